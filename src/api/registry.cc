@@ -1,0 +1,59 @@
+// The only list of backends: those compiled in, and for the others why they are not. Host-only.
+#include "src/api/registry.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace vsa {
+namespace {
+
+constexpr std::array kBackends{BackendId::kReference, BackendId::kCpu, BackendId::kCuda,
+                               BackendId::kHip};
+
+/// Why a backend is not part of this build.
+std::string absence(BackendId id) {
+  switch (id) {
+    case BackendId::kCuda:
+      return "not compiled in: this version of vsa has no CUDA backend yet";
+    case BackendId::kHip:
+      return "not compiled in: this version of vsa has no HIP backend yet";
+    default:
+      return "not compiled in";
+  }
+}
+
+}  // namespace
+
+const BackendTable* find_backend(BackendId id) {
+  switch (id) {
+    case BackendId::kReference:
+      return &reference_backend();
+    case BackendId::kCpu:
+      return &cpu_backend();
+    case BackendId::kCuda:
+      return nullptr;
+    case BackendId::kHip:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+std::vector<BackendInfo> backends() {
+  std::vector<BackendInfo> all;
+  for (const BackendId id : kBackends) {
+    const BackendTable* table = find_backend(id);
+    all.push_back(table != nullptr ? table->info() : BackendInfo{.id = id, .detail = absence(id)});
+  }
+  return all;
+}
+
+Result<BackendId> backend_from_name(std::string_view wanted) {
+  for (const BackendId id : kBackends) {
+    if (wanted == name(id)) return id;
+  }
+  return invalid_argument(
+      fmt::format("[backend] name: expected reference, cpu, cuda or hip, got {}", wanted));
+}
+
+}  // namespace vsa
