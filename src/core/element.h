@@ -1,0 +1,93 @@
+// Reads and writes tensor elements of any dtype as double: for code that is meant to be read, not
+// to be fast. Host-only.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "src/core/half.h"
+#include "vsa/tensor.h"
+
+namespace vsa {
+
+/// Distance in elements from `data` to element (b, h, s, 0) of a Tensor or ConstTensor.
+template <class T>
+int64_t row_offset(const T& t, int64_t b, int64_t h, int64_t s) {
+  return b * t.stride[0] + h * t.stride[1] + s * t.stride[2];
+}
+
+/// The bf16 nearest to x, ties to even, in one rounding. Going through float would round twice, so
+/// the float in between is rounded to odd: towards zero, last bit set if anything was cut off. The
+/// 16 bits it has more than bf16 then decide the second step as x itself would.
+inline BF16 bf16_from_double(double x) {
+  float f = static_cast<float>(x);
+  if (std::abs(static_cast<double>(f)) > std::abs(x)) f = std::nextafter(f, 0.0F);
+  if (static_cast<double>(f) != x) f = std::bit_cast<float>(std::bit_cast<uint32_t>(f) | 1U);
+  return BF16(f);
+}
+
+/// Element `i` of an array of that dtype. Exact.
+inline double load_element(const void* data, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::kF32:
+      return static_cast<double>(static_cast<const float*>(data)[i]);
+    case DType::kBF16:
+      return static_cast<double>(static_cast<float>(static_cast<const BF16*>(data)[i]));
+    case DType::kF16:
+      return static_cast<double>(static_cast<float>(static_cast<const F16*>(data)[i]));
+    case DType::kF64:
+      return static_cast<const double*>(data)[i];
+  }
+  return 0.0;
+}
+
+/// Stores x as element `i` of an array of that dtype, with one rounding to nearest even.
+inline void store_element(void* data, DType dtype, int64_t i, double x) {
+  switch (dtype) {
+    case DType::kF32:
+      static_cast<float*>(data)[i] = static_cast<float>(x);
+      return;
+    case DType::kBF16:
+      static_cast<BF16*>(data)[i] = bf16_from_double(x);
+      return;
+    case DType::kF16:
+      static_cast<F16*>(data)[i].value = static_cast<_Float16>(x);
+      return;
+    case DType::kF64:
+      static_cast<double*>(data)[i] = x;
+      return;
+  }
+}
+
+/// Row (b, h, s) of the tensor: shape[3] numbers.
+inline std::vector<double> load_row(const ConstTensor& t, int64_t b, int64_t h, int64_t s) {
+  std::vector<double> row(static_cast<size_t>(t.shape[3]));
+  const int64_t start = row_offset(t, b, h, s);
+  for (size_t d = 0; d < row.size(); ++d) {
+    row[d] = load_element(t.data, t.dtype, start + static_cast<int64_t>(d));
+  }
+  return row;
+}
+
+/// Writes row (b, h, s) of the tensor.
+inline void store_row(const Tensor& t, int64_t b, int64_t h, int64_t s,
+                      const std::vector<double>& row) {
+  const int64_t start = row_offset(t, b, h, s);
+  for (size_t d = 0; d < row.size(); ++d) {
+    store_element(t.data, t.dtype, start + static_cast<int64_t>(d), row[d]);
+  }
+}
+
+/// Sets every element of the tensor's shape (not what lies between its strides) to x.
+inline void fill(const Tensor& t, double x) {
+  const std::vector<double> row(static_cast<size_t>(t.shape[3]), x);
+  for (int64_t b = 0; b < t.shape[0]; ++b) {
+    for (int64_t h = 0; h < t.shape[1]; ++h) {
+      for (int64_t s = 0; s < t.shape[2]; ++s) store_row(t, b, h, s, row);
+    }
+  }
+}
+
+}  // namespace vsa
