@@ -1,0 +1,97 @@
+// From a prompt to frames: options in, latents file, frames and report out. Host-only.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/report.h"
+#include "runtime/video/frames.h"
+#include "vsa/backend.h"
+#include "vsa/tiling.h"
+
+namespace vsa::runtime {
+
+/// What self-attention runs: top-k tiles, or all of them. Either way a checkpoint with gates adds
+/// gate * coarse, because that is the function it was trained as.
+enum class Attention { kVsa, kDense };
+
+/// "vsa" or "dense". @return InvalidArgument listing both for any other name.
+Result<Attention> attention_from_name(std::string_view name);
+std::string_view name(Attention attention);
+
+/// Height and width in pixels.
+struct FrameSize {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+
+/// Where a run is. `done` of `total` counts units of the stage: encoder layers of the text stage,
+/// transformer layers over all steps of the denoise stage, frames of the decode stage.
+struct Progress {
+  enum class Stage { kText, kLoad, kDenoise, kDecode };
+  Stage stage = Stage::kText;
+  int64_t done = 0;
+  int64_t total = 0;
+  int64_t step = 0;  ///< denoise: the step under way, from 0
+  int64_t num_steps = 0;
+};
+
+/// What to generate. An option left empty takes the model's own default (model_index.json, "vsa").
+struct GenerateOptions {
+  std::filesystem::path model;  ///< folder in diffusers' layout
+  std::string prompt;           ///< UTF-8
+  std::string negative_prompt;  ///< UTF-8; the prompt of the unconditional pass
+  int64_t seed = -1;            ///< -1: a random one, which the report and the latents record
+  std::optional<int64_t> steps;
+  std::optional<int64_t> frames;
+  std::optional<FrameSize> size;
+  std::optional<double> guidance;  ///< 1: no unconditional pass
+
+  Attention attention = Attention::kVsa;
+  std::optional<double> sparsity;     ///< vsa: 1 - kept share; not together with topk
+  std::optional<int64_t> topk;        ///< vsa: kv tiles kept per query tile
+  int64_t dense_steps = 0;            ///< the first steps run dense
+  std::vector<int64_t> dense_layers;  ///< these layers run dense in every step
+  std::optional<TileShape> tile;
+
+  BackendId backend = BackendId::kCpu;
+  int num_threads = 0;  ///< 0: as many as OpenMP gives; the video does not depend on it
+
+  std::filesystem::path latents;  ///< where latents are saved before decoding; empty: nowhere
+  std::function<void(const Progress&)> on_progress;  ///< called on the calling thread; may be empty
+  const std::atomic<bool>* cancel = nullptr;         ///< set it to stop within one layer
+};
+
+/// Generates a video: text encoder, transformer under the sampler, latents file, pixels. Options
+/// are checked before anything is loaded. If the run is cancelled or fails after the first step,
+/// the latents so far are saved with the number of steps done.
+/// @param report  filled as far as the run came, also on failure
+/// @return InvalidArgument (an option; the message gives the nearest valid value) | Unsupported (a
+///         model or backend this build cannot run; nothing else runs instead) | IoError (a model
+///         file is missing, malformed or of a wrong shape; the latents cannot be written) |
+///         Cancelled | OutOfMemory | Internal (a non-finite value; names step and layer)
+/// Cost: two transformer passes a step (one if guidance is 1); memory of the weights in f32 and 7
+/// activations of [tokens, width].
+Result<video::Frames> generate(const GenerateOptions& options, GenerateReport& report);
+
+/// Frames from a latents file, and what the file says about its run.
+struct Decoded {
+  video::Frames frames;
+  double fps = 0.0;
+  int64_t steps_done = 0;  ///< less than `steps` if the run was interrupted
+  int64_t steps = 0;
+  std::string prompt;
+  int64_t seed = 0;
+};
+
+/// Decodes a latents file that `generate` saved.
+/// @return IoError (missing, malformed, non-finite) | Unsupported (latents that need a VAE)
+Result<Decoded> decode(const std::filesystem::path& latents);
+
+}  // namespace vsa::runtime
