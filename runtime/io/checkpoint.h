@@ -1,0 +1,43 @@
+// The weights of one model, in one safetensors file or in several with an index. Host-only.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/io/safetensors.h"
+
+namespace vsa::io {
+
+/// Serves tensors by name, whichever file they are in. Views stay valid as long as this object, or
+/// the one it was moved to, lives. Thread-safe to read.
+class Checkpoint {
+ public:
+  /// @param path  a .safetensors file; a .safetensors.index.json, whose shards lie beside it; or a
+  ///              directory with exactly one index, or else exactly one .safetensors file
+  /// @return IoError if a file is missing or wrong, if the index and the shards do not name exactly
+  ///         the same tensors, or if shards disagree on a metadata value
+  static Result<Checkpoint> open(const std::filesystem::path& path);
+
+  /// Of all shards, sorted by name.
+  const TensorMap& tensors() const { return tensors_; }
+  /// nullptr if there is none of that name.
+  const TensorView* find(std::string_view name) const;
+  /// Of all shards together.
+  const Metadata& metadata() const { return metadata_; }
+  /// The safetensors files that were opened, sorted.
+  const std::vector<std::filesystem::path>& paths() const { return paths_; }
+  /// Sum over all tensors.
+  int64_t num_bytes() const;
+
+ private:
+  Status add(const std::filesystem::path& path);
+
+  std::vector<SafetensorsFile> files_;
+  std::vector<std::filesystem::path> paths_;
+  TensorMap tensors_;
+  Metadata metadata_;
+};
+
+}  // namespace vsa::io

@@ -1,0 +1,136 @@
+// Reader of one safetensors file.
+#include "runtime/io/safetensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "runtime/io/safetensors_header.h"
+
+namespace vsa::io {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "tensors are used in place, and the format is little-endian");
+
+constexpr size_t kLengthBytes = 8;  // the file begins with the header's length, u64
+
+float f32_from_f16(uint16_t half) {
+  // Shifted into fp32's fields, a half is off by the difference of the two exponent biases, 112.
+  // The multiplication also normalises subnormals; only inf and NaN need their exponent set.
+  const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFFU) << 13;
+  float value = std::bit_cast<float>(magnitude) * 0x1p112F;
+  if (magnitude >= 0x0F800000U) value = std::bit_cast<float>(magnitude | 0x7F800000U);
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000U) << 16;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
+}
+
+float f32_from_bf16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+/// memcpy per element, since a tensor may lie at any address; it compiles to plain loads.
+template <class T, class Convert>
+void convert_all(std::span<const std::byte> bytes, std::span<float> out, Convert convert) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    T element;
+    std::memcpy(&element, bytes.data() + i * sizeof(T), sizeof(T));
+    out[i] = convert(element);
+  }
+}
+
+}  // namespace
+
+bool TensorView::is_aligned() const {
+  return reinterpret_cast<uintptr_t>(bytes.data()) % static_cast<uintptr_t>(size_bytes(type)) == 0;
+}
+
+std::string to_string(const TensorView& tensor) {
+  return fmt::format("{} [{}]", name(tensor.type), fmt::join(tensor.shape, ","));
+}
+
+Result<SafetensorsContents> parse_safetensors(std::span<const std::byte> bytes,
+                                              std::string_view file) {
+  const auto fail = [file](std::string_view what) {
+    return io_error(fmt::format("[read_safetensors] {}: {}", file, what));
+  };
+  if (bytes.size() < kLengthBytes) {
+    return fail(fmt::format("file size: expected at least 8 bytes, got {}", bytes.size()));
+  }
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
+  if (header_bytes > kMaxHeaderBytes) {
+    return fail(fmt::format("header length: expected at most {} bytes, got {}", kMaxHeaderBytes,
+                            header_bytes));
+  }
+  if (header_bytes > bytes.size() - kLengthBytes) {
+    return fail(
+        fmt::format("header length: expected at most the {} bytes that the file has, got {}",
+                    bytes.size() - kLengthBytes, header_bytes));
+  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes,
+                              header_bytes);
+  const auto data = bytes.subspan(kLengthBytes + header_bytes);
+  Result<SafetensorsHeader> header = parse_safetensors_header(text, std::ssize(data), file);
+  if (!header.ok()) return header.status();
+
+  SafetensorsContents contents;
+  for (auto& [tensor, entry] : header->tensors) {
+    contents.tensors[tensor] = {entry.type, std::move(entry.shape),
+                                data.subspan(static_cast<size_t>(entry.begin),
+                                             static_cast<size_t>(entry.end - entry.begin))};
+  }
+  contents.metadata = std::move(header->metadata);
+  return contents;
+}
+
+Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) return file.status();
+  Result<SafetensorsContents> contents = parse_safetensors(file->bytes(), path.string());
+  if (!contents.ok()) return contents.status();
+  SafetensorsFile result;
+  result.file_ = std::move(*file);
+  result.contents_ = std::move(*contents);
+  return result;
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> result;
+  for (const auto& [tensor, view] : tensors()) result.push_back(tensor);
+  return result;
+}
+
+const TensorView* SafetensorsFile::find(std::string_view name) const {
+  const auto found = tensors().find(name);
+  return found == tensors().end() ? nullptr : &found->second;
+}
+
+Status copy_as_f32(const TensorView& tensor, std::span<float> out) {
+  if (std::ssize(out) != tensor.num_elements()) {
+    return invalid_argument(fmt::format("[copy_as_f32] out: expected {} values, got {}",
+                                        tensor.num_elements(), out.size()));
+  }
+  switch (tensor.type) {
+    case StorageType::kF16:
+      convert_all<uint16_t>(tensor.bytes, out, f32_from_f16);
+      return {};
+    case StorageType::kBF16:
+      convert_all<uint16_t>(tensor.bytes, out, f32_from_bf16);
+      return {};
+    case StorageType::kF32:
+      if (!out.empty()) std::memcpy(out.data(), tensor.bytes.data(), tensor.bytes.size());
+      return {};
+    case StorageType::kF64:
+      convert_all<double>(tensor.bytes, out, [](double x) { return static_cast<float>(x); });
+      return {};
+    default:
+      return invalid_argument(fmt::format(
+          "[copy_as_f32] tensor: expected F16, BF16, F32 or F64, got {}", to_string(tensor)));
+  }
+}
+
+}  // namespace vsa::io
