@@ -17,14 +17,16 @@ struct AttentionArgs {
   Gate gate_fine = Gate::one();
   const TilePlan* q_plan = nullptr;
   const TilePlan* kv_plan = nullptr;
-  SelectOptions select;        ///< ignored if `lut` is given
-  ConstLut lut;                ///< the caller's own selection; empty: by `select`
-  std::optional<float> scale;  ///< default 1 / sqrt(D)
+  SelectOptions select{};        ///< ignored if `lut` is given
+  ConstLut lut{};                ///< the caller's own selection; empty: by `select`
+  std::optional<float> scale{};  ///< default 1 / sqrt(D)
 
-  Tensor out;       ///< [B, H, Sq, D]
-  Tensor lse;       ///< [B, H, Sq, 1] f32, natural log; may be empty; backward needs it
-  Tensor fine_out;  ///< [B, H, Sq, D]; may be empty; backward needs it
-  Lut lut_out;  ///< the selection that ran; may be empty; backward needs it (or the caller's lut)
+  Tensor out;         ///< [B, H, Sq, D]
+  Tensor lse{};       ///< [B, H, Sq, 1] f32, natural log; may be empty; backward needs it
+  Tensor fine_out{};  ///< [B, H, Sq, D]; may be empty; backward needs it
+  /// The selection that ran, pitch >= that of `lut`, else lut_pitch(select, Nk); may be empty;
+  /// backward needs it (or the caller's lut).
+  Lut lut_out{};
 };
 /// Cost: 4*D FLOP per kept pair of tokens, plus 4*D per pair of tiles; on the CPU backend memory of
 /// one packed k/v head beyond inputs and outputs.
@@ -39,15 +41,15 @@ struct AttentionBackwardArgs {
   const TilePlan* q_plan = nullptr;
   const TilePlan* kv_plan = nullptr;
   ConstLut lut;  ///< the selection that forward used
-  std::optional<float> scale;
+  std::optional<float> scale{};
   ConstTensor lse;       ///< from forward
   ConstTensor fine_out;  ///< from forward
   ConstTensor dout;      ///< [B, H, Sq, D]; padding is not read
 
-  Tensor dq;            ///< [B, H, Sq, D]
-  Tensor dk, dv;        ///< [B, H_kv, Sk, D]
-  Tensor dgate_coarse;  ///< [B, H, Sq, D]; may be empty
-  Tensor dgate_fine;    ///< [B, H, Sq, D]; may be empty
+  Tensor dq;              ///< [B, H, Sq, D]
+  Tensor dk, dv;          ///< [B, H_kv, Sk, D]
+  Tensor dgate_coarse{};  ///< [B, H, Sq, D]; may be empty
+  Tensor dgate_fine{};    ///< [B, H, Sq, D]; may be empty
 };
 Status attention_backward(const Context& context, const AttentionBackwardArgs& args);
 

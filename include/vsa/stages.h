@@ -8,6 +8,11 @@
 // in any order that its TilePlan describes; positions that belong to no tile (padding) are never
 // read, and are written as 0 in outputs.
 //
+// Inputs may be broadcast (stride 0) and may be views of one another. Outputs have positive strides
+// that keep their elements apart, and share no memory with any other argument: nothing runs in
+// place. Lists and tables are checked to the last entry; of a LUT row only the first `count` are
+// read.
+//
 // All calls validate every argument before touching memory: on failure outputs are as they were.
 // They are synchronous, thread-safe, and give the same bits for any number of threads.
 // Errors: InvalidArgument (the message names the argument), Unsupported (this backend lacks it),
@@ -99,9 +104,9 @@ struct CoarseArgs {
   ConstTensor k_pooled;  ///< [B, H_kv, Nk, D] f32
   ConstTensor v_pooled;  ///< [B, H_kv, Nk, D] f32
   const TilePlan* kv_plan = nullptr;
-  std::optional<float> scale;  ///< unitless; default 1 / sqrt(D)
-  Tensor coarse_scores;        ///< [B, H, Nq, Nk] f32; may be empty
-  Tensor coarse_out;           ///< [B, H, Nq, D] f32; may be empty
+  std::optional<float> scale{};  ///< unitless; default 1 / sqrt(D)
+  Tensor coarse_scores{};        ///< [B, H, Nq, Nk] f32; may be empty
+  Tensor coarse_out{};           ///< [B, H, Nq, D] f32; may be empty
 };
 /// Cost: 4*D FLOP per pair of tiles.
 Status coarse(const Context& context, const CoarseArgs& args);
@@ -109,7 +114,7 @@ Status coarse(const Context& context, const CoarseArgs& args);
 struct CoarseBackwardArgs {
   ConstTensor q_pooled, k_pooled, v_pooled;  ///< as in CoarseArgs
   const TilePlan* kv_plan = nullptr;
-  std::optional<float> scale;
+  std::optional<float> scale{};
   ConstTensor dcoarse_out;  ///< [B, H, Nq, D] f32
   Tensor dq_pooled;         ///< [B, H, Nq, D] f32
   Tensor dk_pooled;         ///< [B, H_kv, Nk, D] f32
@@ -123,9 +128,9 @@ Status coarse_backward(const Context& context, const CoarseBackwardArgs& args);
 /// are fewer) by (score descending, index ascending). -0 equals +0; NaN ranks below -inf. Top-k is
 /// a constant in backward.
 struct SelectOptions {
-  int64_t topk = 1;                         ///< 1 to Nk: tiles kept besides the forced ones
-  std::span<const int32_t> forced_columns;  ///< kv tiles that every row keeps; ascending, unique
-  std::span<const int32_t> dense_rows;      ///< query tiles that keep everything; ascending, unique
+  int64_t topk = 1;                           ///< 1 to Nk: tiles kept besides the forced ones
+  std::span<const int32_t> forced_columns{};  ///< kv tiles that every row keeps; ascending, unique
+  std::span<const int32_t> dense_rows{};  ///< query tiles that keep everything; ascending, unique
 };
 
 struct SelectArgs {
@@ -148,10 +153,10 @@ struct FineArgs {
   ConstTensor k, v;  ///< [B, H_kv, Sk, D]
   const TilePlan* q_plan = nullptr;
   const TilePlan* kv_plan = nullptr;
-  ConstLut lut;                ///< [B, H, Nq, pitch]
-  std::optional<float> scale;  ///< default 1 / sqrt(D)
-  Tensor out;                  ///< [B, H, Sq, D]
-  Tensor lse;                  ///< [B, H, Sq, 1] f32, natural log, of scaled scores; may be empty
+  ConstLut lut;                  ///< [B, H, Nq, pitch]
+  std::optional<float> scale{};  ///< default 1 / sqrt(D)
+  Tensor out;                    ///< [B, H, Sq, D]
+  Tensor lse{};                  ///< [B, H, Sq, 1] f32, natural log, of scaled scores; may be empty
 };
 /// Cost: 4*D FLOP per valid pair; no S x S memory.
 Status fine(const Context& context, const FineArgs& args);
@@ -161,7 +166,7 @@ struct FineBackwardArgs {
   const TilePlan* q_plan = nullptr;
   const TilePlan* kv_plan = nullptr;
   ConstLut lut;
-  std::optional<float> scale;
+  std::optional<float> scale{};
   ConstTensor out;   ///< what `fine` gave
   ConstTensor lse;   ///< what `fine` gave
   ConstTensor dout;  ///< [B, H, Sq, D]; padding is not read
@@ -176,9 +181,9 @@ Status fine_backward(const Context& context, const FineBackwardArgs& args);
 
 /// out = gate_fine * fine_out + gate_coarse * broadcast(coarse_out)
 struct CombineArgs {
-  ConstTensor fine_out;    ///< [B, H, Sq, D]
-  ConstTensor coarse_out;  ///< [B, H, Nq, D] f32; may be empty if gate_coarse.is_zero()
-  Gate gate_coarse;        ///< tensor: [B, H, Sq, D], dtype of fine_out
+  ConstTensor fine_out;      ///< [B, H, Sq, D]
+  ConstTensor coarse_out{};  ///< [B, H, Nq, D] f32; may be empty if gate_coarse.is_zero()
+  Gate gate_coarse;          ///< tensor: [B, H, Sq, D], dtype of fine_out
   Gate gate_fine = Gate::one();
   const TilePlan* q_plan = nullptr;
   Tensor out;  ///< [B, H, Sq, D]
@@ -190,11 +195,12 @@ struct CombineBackwardArgs {
   Gate gate_coarse;
   Gate gate_fine = Gate::one();
   const TilePlan* q_plan = nullptr;
-  ConstTensor dout;    ///< [B, H, Sq, D]
-  Tensor dfine_out;    ///< [B, H, Sq, D]: gate_fine * dout
-  Tensor dcoarse_out;  ///< [B, H, Nq, D] f32: sum over the tile of gate_coarse * dout; may be empty
-  Tensor dgate_coarse;  ///< [B, H, Sq, D]: coarse_out * dout; may be empty
-  Tensor dgate_fine;    ///< [B, H, Sq, D]: fine_out * dout; may be empty
+  ConstTensor dout;  ///< [B, H, Sq, D]
+  Tensor dfine_out;  ///< [B, H, Sq, D]: gate_fine * dout
+  /// [B, H, Nq, D] f32: sum over the tile of gate_coarse * dout; may be empty
+  Tensor dcoarse_out{};
+  Tensor dgate_coarse{};  ///< [B, H, Sq, D]: coarse_out * dout; may be empty
+  Tensor dgate_fine{};    ///< [B, H, Sq, D]: fine_out * dout; may be empty
 };
 Status combine_backward(const Context& context, const CombineBackwardArgs& args);
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace vsa {
@@ -37,6 +38,20 @@ const BackendTable* find_backend(BackendId id) {
       return nullptr;
   }
   return nullptr;
+}
+
+Result<const BackendTable*> usable_backend(std::string_view operation, BackendId id) {
+  if (std::ranges::find(kBackends, id) == kBackends.end()) {
+    return invalid_argument(
+        fmt::format("[{}] backend: expected reference, cpu, cuda or hip, got {}", operation,
+                    static_cast<int>(id)));
+  }
+  const BackendTable* table = find_backend(id);
+  const BackendInfo info = table != nullptr ? table->info() : BackendInfo{.detail = absence(id)};
+  if (info.available) return table;
+  return unsupported(
+      fmt::format("[{}] backend: expected one that can run here, got {}, which is {}", operation,
+                  name(id), info.detail));
 }
 
 std::vector<BackendInfo> backends() {

@@ -8,4 +8,8 @@ namespace vsa {
 /// The backend's table; null if it is not compiled in or id is outside the enum.
 const BackendTable* find_backend(BackendId id);
 
+/// The backend's table, if it can run here. @return InvalidArgument (id outside the enum) |
+/// Unsupported (not compiled in, or not for this machine), with the reason.
+Result<const BackendTable*> usable_backend(std::string_view operation, BackendId id);
+
 }  // namespace vsa

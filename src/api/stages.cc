@@ -1,27 +1,57 @@
-// The public stages: find the backend, check the arguments, call its function. Host-only.
+// The public calls: find the backend, check the arguments, run its function. Host-only.
 #include <fmt/format.h>
 
+#include <exception>
 #include <new>
 
 #include "src/api/registry.h"
+#include "src/core/validate.h"
 #include "vsa/attention.h"
 
 namespace vsa {
 namespace {
 
-/// Calls the table entry `member` of the context's backend, or says why it cannot.
+/// The arguments as a backend gets them: with the softmax scale filled in, if the call has one.
 template <class Args>
-Status dispatch(std::string_view operation, const Context& context, const Args& args,
-                Status (*const BackendTable::*member)(const Context&, const Args&)) {
-  const BackendTable* table = find_backend(context.backend);
-  if (table == nullptr || table->*member == nullptr) {
-    return unsupported(fmt::format("[{}] backend: the {} backend does not provide it", operation,
+Args resolved(const Args& args) {
+  Args copy = args;
+  if constexpr (requires { copy.scale; }) {
+    if constexpr (requires { copy.q; }) {
+      copy.scale = args.scale.value_or(default_scale(args.q.shape[3]));
+    } else {
+      copy.scale = args.scale.value_or(default_scale(args.q_pooled.shape[3]));
+    }
+  }
+  return copy;
+}
+
+template <class Args>
+using Entry = Status (*BackendTable::*)(const Context&, const Args&);
+
+template <class Args>
+Status checked_run(std::string_view operation, const Context& context, const Args& args,
+                   Entry<Args> entry) {
+  const Result<const BackendTable*> table = usable_backend(operation, context.backend);
+  VSA_TRY(table.status());
+  VSA_TRY(validate(context, args));
+  const auto run = (*table)->*entry;
+  if (run == nullptr) {
+    return unsupported(fmt::format("[{}] backend: expected one that provides it, got {}", operation,
                                    name(context.backend)));
   }
+  return run(context, resolved(args));
+}
+
+/// Runs the table entry `entry` of the context's backend, or says why it cannot. Never throws.
+template <class Args>
+Status dispatch(const char* operation, const Context& context, const Args& args,
+                Entry<Args> entry) {
   try {
-    return (table->*member)(context, args);
+    return checked_run(operation, context, args, entry);
   } catch (const std::bad_alloc&) {
-    return out_of_memory(fmt::format("[{}] not enough memory", operation));
+    return out_of_memory(std::string("[") + operation + "] not enough memory");
+  } catch (const std::exception& e) {
+    return {StatusCode::kInternal, fmt::format("[{}] {}", operation, e.what())};
   }
 }
 

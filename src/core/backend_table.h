@@ -1,7 +1,8 @@
 // What a backend is to the rest of vsa: a constant table of functions. Host-only.
 //
-// A null entry means the backend lacks the stage; src/api then answers Unsupported. Arguments
-// arrive validated (src/core/validate.h), with `scale` resolved, so a backend only computes.
+// A null entry means the backend lacks the stage; src/api/stages.cc then answers Unsupported.
+// Arguments arrive validated (src/core/validate.h), with `scale` filled in, so a backend only
+// computes.
 #pragma once
 
 #include <string>
@@ -28,7 +29,7 @@ struct BackendTable {
   Status (*fine_backward)(const Context&, const FineBackwardArgs&) = nullptr;
   Status (*combine_backward)(const Context&, const CombineBackwardArgs&) = nullptr;
 
-  /// The whole operator, fused; null: src/api calls the stages in order.
+  /// The whole operator.
   Status (*attention_forward)(const Context&, const AttentionArgs&) = nullptr;
   Status (*attention_backward)(const Context&, const AttentionBackwardArgs&) = nullptr;
 };

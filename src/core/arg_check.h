@@ -1,0 +1,110 @@
+// Checks single arguments of a call and words the faults; validate.h builds on it. Host-only.
+//
+// Every check returns InvalidArgument or Unsupported with `[operation] argument: expected X, got
+// Y`. Arguments that pass are remembered, so that `separate_outputs` can compare their memory at
+// the end.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/core/overlap.h"
+#include "vsa/stages.h"
+
+namespace vsa {
+
+/// A set of dtypes.
+class DTypes {
+ public:
+  constexpr DTypes(DType one) : bits_(bit(one)) {}  // NOLINT(google-explicit-constructor)
+  constexpr DTypes(std::initializer_list<DType> list) {
+    for (const DType t : list) bits_ |= bit(t);
+  }
+  constexpr bool contains(DType t) const { return (bits_ & bit(t)) != 0; }
+  constexpr DTypes with(DType t) const {
+    DTypes more = *this;
+    more.bits_ |= bit(t);
+    return more;
+  }
+
+ private:
+  /// 0 for a value outside the enum, which is therefore in no set.
+  static constexpr unsigned bit(DType t) {
+    const auto i = static_cast<unsigned>(t);
+    return i < 4 ? 1U << i : 0U;
+  }
+  unsigned bits_ = 0;
+};
+
+/// An extent that the argument itself decides.
+inline constexpr int64_t kAnyExtent = -1;
+using Shape = std::array<int64_t, 4>;
+
+class ArgCheck {
+ public:
+  ArgCheck(std::string_view operation, const Context& context)
+      : operation_(operation), context_(context) {}
+
+  /// f32, bf16 or f16; f64 too on the reference backend.
+  DTypes token_dtypes() const;
+  /// f32; f64 too on the reference backend.
+  DTypes tile_dtypes() const;
+
+  /// Backend inside the enum, thread count in range.
+  Status context() const;
+  Status plan(std::string_view argument, const TilePlan* plan) const;
+  Status scale(const std::optional<float>& scale) const;
+
+  /// A tensor that is read: one of `dtypes`, this shape, last axis contiguous.
+  /// @param hint appended to a message about dtype, shape or missing data; may be empty.
+  Status input(std::string_view argument, const ConstTensor& t, DTypes dtypes, const Shape& shape,
+               std::string_view hint = {});
+  /// A tensor that is written: besides, no two elements share memory.
+  Status output(std::string_view argument, const Tensor& t, DTypes dtypes, const Shape& shape);
+  /// An output that may be left out.
+  Status optional_output(std::string_view argument, const Tensor& t, DTypes dtypes,
+                         const Shape& shape);
+  Status gate(std::string_view argument, const Gate& gate, DTypes dtypes, const Shape& shape);
+
+  /// head_dim is one that the backend takes.
+  Status head_dim(std::string_view argument, int64_t head_dim) const;
+  /// num_heads % num_kv_heads == 0
+  Status head_groups(std::string_view argument, int64_t num_heads, int64_t num_kv_heads) const;
+
+  /// Indices below `end`, ascending and unique.
+  Status ascending(std::string_view argument, std::span<const int32_t> list, int64_t end);
+  Status select_options(const SelectOptions& options, int64_t num_q_tiles, int64_t num_kv_tiles);
+  /// A selection that is read: extents, counts and entries.
+  Status input_lut(std::string_view argument, const ConstLut& lut, const LutDims& dims,
+                   int64_t num_kv_tiles, std::string_view hint = {});
+  /// A selection that is written; dims.pitch is the least pitch.
+  Status output_lut(std::string_view argument, const Lut& lut, const LutDims& dims);
+
+  /// No output shares memory with an input or another output. Call last.
+  Status separate_outputs() const;
+
+  /// The fault itself, for rules that only one entrance has.
+  Status fault(std::string_view argument, std::string_view expected, std::string_view got,
+               std::string_view hint = {}) const;
+
+ private:
+  bool is_reference() const { return context_.backend == BackendId::kReference; }
+  Status tensor(std::string_view argument, const ConstTensor& t, DTypes dtypes, const Shape& shape,
+                std::string_view hint) const;
+  Status memory(std::string_view argument, const ConstTensor& t) const;
+  Status lut_extents(std::string_view argument, const ConstLut& lut, const LutDims& dims,
+                     std::string_view hint) const;
+  void remember_lut(std::string_view argument, const ConstLut& lut, std::vector<Region>& where);
+
+  std::string_view operation_;
+  Context context_;
+  std::vector<Region> inputs_;
+  std::vector<Region> outputs_;
+};
+
+}  // namespace vsa

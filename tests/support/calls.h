@@ -1,0 +1,180 @@
+// One small valid call per entrance, with its memory: the ground that bad-input tests spoil.
+// B 2, H 4, H_kv 2, D 8, f32; queries on a grid of 4 tiles, keys on one of 6 (one axis partial).
+#pragma once
+
+#include "tests/support/arena.h"
+#include "vsa/attention.h"
+
+namespace vsa::test {
+
+struct CallBase {
+  static constexpr int64_t kB = 2, kH = 4, kHkv = 2, kD = 8;
+  Arena arena;
+  Context context{.backend = BackendId::kCpu, .num_threads = 1};
+  TilePlan q_plan = TilePlan::grid({2, 4, 4}, {2, 2, 2}).value();
+  TilePlan kv_plan = TilePlan::grid({2, 4, 5}, {2, 2, 2}).value();
+  int64_t sq = q_plan.seq_len();
+  int64_t sk = kv_plan.seq_len();
+  int64_t nq = q_plan.num_tiles();
+  int64_t nk = kv_plan.num_tiles();
+
+  Tensor q_like() { return arena.tensor(DType::kF32, {kB, kH, sq, kD}); }
+  Tensor kv_like() { return arena.tensor(DType::kF32, {kB, kHkv, sk, kD}); }
+  Tensor lse_like() { return arena.tensor(DType::kF32, {kB, kH, sq, 1}); }
+  Tensor q_tiles() { return arena.tensor(DType::kF32, {kB, kH, nq, kD}); }
+  Tensor kv_tiles() { return arena.tensor(DType::kF32, {kB, kHkv, nk, kD}); }
+  LutDims lut_dims(int64_t pitch) const { return {kB, kH, nq, pitch}; }
+};
+
+struct TileCall : CallBase {
+  TileArgs args{.x = kv_like(),
+                .plan = &kv_plan,
+                .tiled = arena.tensor(DType::kF32, {kB, kHkv, kv_plan.padded_len(), kD})};
+  Status run() const { return tile(context, args); }
+};
+
+struct UntileCall : CallBase {
+  UntileArgs args{.tiled = arena.tensor(DType::kF32, {kB, kHkv, kv_plan.padded_len(), kD}),
+                  .plan = &kv_plan,
+                  .x = kv_like()};
+  Status run() const { return untile(context, args); }
+};
+
+struct PoolCall : CallBase {
+  PoolArgs args{.x = kv_like(), .plan = &kv_plan, .pooled = kv_tiles()};
+  Status run() const { return pool(context, args); }
+};
+
+struct PoolBackwardCall : CallBase {
+  PoolBackwardArgs args{.dpooled = kv_tiles(), .plan = &kv_plan, .dx = kv_like()};
+  Status run() const { return pool_backward(context, args); }
+};
+
+struct CoarseCall : CallBase {
+  CoarseArgs args{.q_pooled = q_tiles(),
+                  .k_pooled = kv_tiles(),
+                  .v_pooled = kv_tiles(),
+                  .kv_plan = &kv_plan,
+                  .scale = std::nullopt,
+                  .coarse_scores = arena.tensor(DType::kF32, {kB, kH, nq, nk}),
+                  .coarse_out = q_tiles()};
+  Status run() const { return coarse(context, args); }
+};
+
+struct CoarseBackwardCall : CallBase {
+  CoarseBackwardArgs args{.q_pooled = q_tiles(),
+                          .k_pooled = kv_tiles(),
+                          .v_pooled = kv_tiles(),
+                          .kv_plan = &kv_plan,
+                          .scale = std::nullopt,
+                          .dcoarse_out = q_tiles(),
+                          .dq_pooled = q_tiles(),
+                          .dk_pooled = kv_tiles(),
+                          .dv_pooled = kv_tiles()};
+  Status run() const { return coarse_backward(context, args); }
+};
+
+struct SelectCall : CallBase {
+  std::vector<int32_t> forced{1, 4};
+  std::vector<int32_t> dense;
+  SelectArgs args{.coarse_scores = arena.tensor(DType::kF32, {kB, kH, nq, nk}),
+                  .options = {.topk = 2, .forced_columns = forced, .dense_rows = dense},
+                  .lut = arena.lut(lut_dims(4))};
+  Status run() const { return select(context, args); }
+};
+
+struct FineCall : CallBase {
+  FineArgs args{.q = q_like(),
+                .k = kv_like(),
+                .v = kv_like(),
+                .q_plan = &q_plan,
+                .kv_plan = &kv_plan,
+                .lut = arena.lut(lut_dims(3)),
+                .scale = std::nullopt,
+                .out = q_like(),
+                .lse = lse_like()};
+  Status run() const { return fine(context, args); }
+};
+
+struct FineBackwardCall : CallBase {
+  FineBackwardArgs args{.q = q_like(),
+                        .k = kv_like(),
+                        .v = kv_like(),
+                        .q_plan = &q_plan,
+                        .kv_plan = &kv_plan,
+                        .lut = arena.lut(lut_dims(3)),
+                        .scale = std::nullopt,
+                        .out = q_like(),
+                        .lse = lse_like(),
+                        .dout = q_like(),
+                        .dq = q_like(),
+                        .dk = kv_like(),
+                        .dv = kv_like()};
+  Status run() const { return fine_backward(context, args); }
+};
+
+struct CombineCall : CallBase {
+  CombineArgs args{.fine_out = q_like(),
+                   .coarse_out = q_tiles(),
+                   .gate_coarse = Gate::tensor(q_like()),
+                   .gate_fine = Gate::one(),
+                   .q_plan = &q_plan,
+                   .out = q_like()};
+  Status run() const { return combine(context, args); }
+};
+
+struct CombineBackwardCall : CallBase {
+  CombineBackwardArgs args{.fine_out = q_like(),
+                           .coarse_out = q_tiles(),
+                           .gate_coarse = Gate::tensor(q_like()),
+                           .gate_fine = Gate::one(),
+                           .q_plan = &q_plan,
+                           .dout = q_like(),
+                           .dfine_out = q_like(),
+                           .dcoarse_out = q_tiles(),
+                           .dgate_coarse = q_like(),
+                           .dgate_fine = q_like()};
+  Status run() const { return combine_backward(context, args); }
+};
+
+struct AttentionCall : CallBase {
+  std::vector<int32_t> forced{1, 4};
+  AttentionArgs args{.q = q_like(),
+                     .k = kv_like(),
+                     .v = kv_like(),
+                     .gate_coarse = Gate::tensor(q_like()),
+                     .gate_fine = Gate::one(),
+                     .q_plan = &q_plan,
+                     .kv_plan = &kv_plan,
+                     .select = {.topk = 2, .forced_columns = forced, .dense_rows = {}},
+                     .lut = {},
+                     .scale = std::nullopt,
+                     .out = q_like(),
+                     .lse = lse_like(),
+                     .fine_out = q_like(),
+                     .lut_out = arena.lut(lut_dims(4))};
+  Status run() const { return attention_forward(context, args); }
+};
+
+struct AttentionBackwardCall : CallBase {
+  AttentionBackwardArgs args{.q = q_like(),
+                             .k = kv_like(),
+                             .v = kv_like(),
+                             .gate_coarse = Gate::tensor(q_like()),
+                             .gate_fine = Gate::one(),
+                             .q_plan = &q_plan,
+                             .kv_plan = &kv_plan,
+                             .lut = arena.lut(lut_dims(3)),
+                             .scale = std::nullopt,
+                             .lse = lse_like(),
+                             .fine_out = q_like(),
+                             .dout = q_like(),
+                             .dq = q_like(),
+                             .dk = kv_like(),
+                             .dv = kv_like(),
+                             .dgate_coarse = q_like(),
+                             .dgate_fine = q_like()};
+  Status run() const { return attention_backward(context, args); }
+};
+
+}  // namespace vsa::test
