@@ -1,0 +1,85 @@
+// The configuration of a Wan transformer. Host-only.
+#include "runtime/dit/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/json_fields.h"
+
+namespace vsa::dit {
+namespace {
+
+/// What an image-to-video checkpoint adds; this runtime generates from text alone.
+constexpr std::array<const char*, 3> kImageFields{"image_dim", "added_kv_proj_dim",
+                                                  "pos_embed_seq_len"};
+
+void refuse_image_to_video(runtime::JsonFields& fields, const WanConfig& config,
+                           std::string_view file) {
+  for (const char* field : kImageFields) {
+    if (fields.present(field)) {
+      fields.fail(unsupported(fmt::format(
+          "[config] {}: {}: expected null, got a value: image-to-video models are not supported",
+          file, field)));
+    }
+  }
+  if (config.in_channels != config.out_channels) {
+    fields.fail(unsupported(
+        fmt::format("[config] {}: in_channels: expected out_channels ({}), got {}: image-to-video "
+                    "models are not supported",
+                    file, config.out_channels, config.in_channels)));
+  }
+}
+
+/// null: no norm; Wan's own kind; anything else is another model.
+bool parse_qk_norm(runtime::JsonFields& fields, const nlohmann::json& json, std::string_view file) {
+  constexpr const char* kKind = "rms_norm_across_heads";
+  if (json.contains("qk_norm") && json.at("qk_norm").is_null()) {
+    fields.present("qk_norm");
+    return false;
+  }
+  const std::string kind = fields.text("qk_norm", kKind);
+  if (kind != kKind) {
+    fields.fail(
+        unsupported(fmt::format("[config] {}: qk_norm: expected {}, got {}", file, kKind, kind)));
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<WanConfig> parse_wan_config(const nlohmann::json& json, std::string_view file,
+                                   std::vector<std::string>& ignored) {
+  runtime::JsonFields fields(json, file);
+  if (!fields.status().ok()) return fields.status();
+  WanConfig config;
+  const std::vector<int64_t> patch = fields.integers("patch_size", {1, 2, 2});
+  config.patch = {patch[0], patch[1], patch[2]};
+  config.num_heads = fields.integer("num_attention_heads", config.num_heads);
+  config.head_dim = fields.integer("attention_head_dim", config.head_dim);
+  config.in_channels = fields.integer("in_channels", config.in_channels);
+  config.out_channels = fields.integer("out_channels", config.in_channels);
+  config.text_dim = fields.integer("text_dim", config.text_dim);
+  config.freq_dim = fields.integer("freq_dim", config.freq_dim, 2);
+  config.ffn_dim = fields.integer("ffn_dim", config.ffn_dim);
+  config.num_layers = fields.integer("num_layers", config.num_layers);
+  config.cross_attn_norm = fields.boolean("cross_attn_norm", config.cross_attn_norm);
+  config.qk_norm = parse_qk_norm(fields, json, file);
+  config.eps = static_cast<float>(fields.number("eps", 1e-6, 0.0));
+  config.rope_max_seq_len = fields.integer("rope_max_seq_len", config.rope_max_seq_len);
+  refuse_image_to_video(fields, config, file);
+  // Both are halves of cosines and sines, or pairs that RoPE turns.
+  for (const auto& [field, value] :
+       {std::pair{"attention_head_dim", config.head_dim}, std::pair{"freq_dim", config.freq_dim}}) {
+    if (value % 2 != 0) {
+      fields.fail(io_error(
+          fmt::format("[config] {}: {}: expected an even number, got {}", file, field, value)));
+    }
+  }
+  if (!fields.status().ok()) return fields.status();
+  std::ranges::copy(fields.unread(), std::back_inserter(ignored));
+  return config;
+}
+
+}  // namespace vsa::dit

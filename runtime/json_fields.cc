@@ -1,0 +1,132 @@
+// Reads typed, range-checked fields of a JSON object. Host-only.
+#include "runtime/json_fields.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+namespace vsa::runtime {
+
+using nlohmann::json;
+
+JsonFields::JsonFields(const json& object, std::string_view file) : object_(object), file_(file) {
+  if (!object.is_object()) {
+    fail(io_error(
+        fmt::format("[config] {}: expected a JSON object, got {}", file_, object.type_name())));
+  }
+}
+
+const json* JsonFields::find(const std::string& key) {
+  read_.insert(key);
+  if (!object_.is_object()) return nullptr;
+  const auto found = object_.find(key);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+void JsonFields::wrong(const std::string& key, const std::string& expected) {
+  fail(io_error(fmt::format("[config] {}: {}: expected {}, got {}", file_, key, expected,
+                            object_.at(key).dump())));
+}
+
+void JsonFields::fail(Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+int64_t JsonFields::integer(const std::string& key, int64_t fallback, int64_t least) {
+  const json* value = find(key);
+  if (value == nullptr) return fallback;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const bool fits =
+      value->is_number_integer() &&
+      !(value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(kMost)) &&
+      value->get<int64_t>() >= least && value->get<int64_t>() <= kMost;
+  if (!fits) {
+    wrong(key, fmt::format("an integer from {} to {}", least, kMost));
+    return fallback;
+  }
+  return value->get<int64_t>();
+}
+
+int64_t JsonFields::required_integer(const std::string& key, int64_t least) {
+  if (find(key) == nullptr) {
+    fail(io_error(fmt::format("[config] {}: {}: expected an integer, got none", file_, key)));
+  }
+  return integer(key, least, least);
+}
+
+double JsonFields::number(const std::string& key, double fallback, double above) {
+  const json* value = find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_number() || !std::isfinite(value->get<double>()) ||
+      value->get<double>() <= above) {
+    wrong(key, fmt::format("a number above {}", above));
+    return fallback;
+  }
+  return value->get<double>();
+}
+
+bool JsonFields::boolean(const std::string& key, bool fallback) {
+  const json* value = find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_boolean()) {
+    wrong(key, "true or false");
+    return fallback;
+  }
+  return value->get<bool>();
+}
+
+std::string JsonFields::text(const std::string& key, const std::string& fallback) {
+  const json* value = find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_string()) {
+    wrong(key, "a string");
+    return fallback;
+  }
+  return value->get<std::string>();
+}
+
+std::vector<int64_t> JsonFields::integers(const std::string& key, std::vector<int64_t> fallback) {
+  const json* value = find(key);
+  if (value == nullptr) return fallback;
+  std::vector<int64_t> numbers;
+  if (value->is_array() && value->size() == fallback.size()) {
+    for (const json& element : *value) {
+      if (element.is_number_unsigned() && element.get<uint64_t>() >= 1 &&
+          element.get<uint64_t>() <= std::numeric_limits<int32_t>::max()) {
+        numbers.push_back(element.get<int64_t>());
+      }
+    }
+  }
+  if (numbers.size() != fallback.size()) {
+    wrong(key, fmt::format("{} integers of at least 1", fallback.size()));
+    return fallback;
+  }
+  return numbers;
+}
+
+bool JsonFields::present(const std::string& key) { return find(key) != nullptr; }
+
+std::vector<std::string> JsonFields::unread() const {
+  std::vector<std::string> keys;
+  if (!object_.is_object()) return keys;
+  for (const auto& [key, value] : object_.items()) {
+    if (!key.starts_with('_') && !read_.contains(key)) keys.push_back(key);
+  }
+  return keys;
+}
+
+Result<json> read_json_object(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return io_error(fmt::format("[config] {}: expected a file, got none", path));
+  json parsed = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) {
+    return io_error(
+        fmt::format("[config] {}: expected a JSON object, got {}", path,
+                    parsed.is_discarded() ? "text that is not JSON" : parsed.type_name()));
+  }
+  return parsed;
+}
+
+}  // namespace vsa::runtime

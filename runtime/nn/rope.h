@@ -1,0 +1,38 @@
+// Rotary position embedding over the three axes of a video. Host-only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/nn/buffer.h"
+#include "vsa/tiling.h"
+
+namespace vsa::nn {
+
+/// How head_dim is shared among the axes: h and w get 2 * floor(D / 6) each, f the rest.
+/// 128 -> 44, 42, 42; 64 -> 24, 20, 20.
+std::array<int64_t, 3> rope_split(int64_t head_dim);
+
+/// Rotation angles of a grid: pair j of an axis with n channels turns by position * 10000^(-2j/n).
+/// Angles are computed in f64. Memory: (F + H + W) * head_dim floats at most.
+class Rope {
+ public:
+  Rope(Grid grid, int64_t head_dim);
+
+  /// Turns every pair (2j, 2j+1) of every head: (a, b) -> (a cos - b sin, a sin + b cos).
+  /// @param x      [rows, num_heads, head_dim], tokens first_token... in raster order; in place
+  void apply(float* x, int64_t first_token, int64_t rows, int64_t num_heads) const;
+
+ private:
+  struct Axis {
+    int64_t width = 0;  // channels of this axis
+    Buffer cos;         // [length, width], each value twice: once for each of a pair
+    Buffer signed_sin;  // [length, width], -sin and +sin in turn
+  };
+  Grid grid_;
+  int64_t head_dim_ = 0;
+  std::vector<Axis> axes_;
+};
+
+}  // namespace vsa::nn

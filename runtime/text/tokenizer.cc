@@ -1,0 +1,52 @@
+// From a prompt to token ids, by SentencePiece. Host-only.
+#include "runtime/text/tokenizer.h"
+
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+
+#include "runtime/text/clean.h"
+
+namespace vsa::text {
+
+Tokenizer::Tokenizer() : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Result<Tokenizer> Tokenizer::load(const std::filesystem::path& model) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(model, failed)) {
+    return io_error(fmt::format("[tokenizer] {}: expected a SentencePiece model, got no such file",
+                                model.string()));
+  }
+  Tokenizer tokenizer;
+  if (const auto status = tokenizer.processor_->Load(model.string()); !status.ok()) {
+    return io_error(fmt::format("[tokenizer] {}: expected a SentencePiece model, got {}",
+                                model.string(), status.message()));
+  }
+  if (tokenizer.processor_->eos_id() < 0) {
+    return io_error(
+        fmt::format("[tokenizer] {}: expected an end-of-sequence piece, got none", model.string()));
+  }
+  return tokenizer;
+}
+
+int64_t Tokenizer::vocabulary_size() const { return processor_->GetPieceSize(); }
+
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view prompt, int64_t max_tokens) const {
+  if (max_tokens < 1) {
+    return invalid_argument(
+        fmt::format("[tokenize] max_tokens: expected at least 1, got {}", max_tokens));
+  }
+  const Result<std::string> clean = clean_prompt(prompt);
+  if (!clean.ok()) return clean.status();
+  std::vector<int> ids;
+  if (const auto status = processor_->Encode(*clean, &ids); !status.ok()) {
+    return invalid_argument(fmt::format("[tokenize] prompt: {}", status.message()));
+  }
+  if (std::ssize(ids) > max_tokens - 1) ids.resize(static_cast<size_t>(max_tokens - 1));
+  ids.push_back(processor_->eos_id());
+  return std::vector<int32_t>(ids.begin(), ids.end());
+}
+
+}  // namespace vsa::text
