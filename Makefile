@@ -1,0 +1,58 @@
+# vsa.cpp: every task as one command. Needs a Debian 12 with g++, make and git; the rest is installed.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+# One job a core, but 1.5 GiB of memory for each: what g++ takes for the largest kernel file.
+JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { by_memory = int($$2 / 1.5 / 2^20) } \
+  END { jobs = by_memory < cores ? by_memory : cores; print jobs < 1 ? 1 : jobs }' /proc/meminfo)
+VSA := build/cli/vsa
+
+.PHONY: help
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: deps deps-test
+deps:  ## install the Debian packages that the build needs, if any is missing
+	@tools/install_deps.sh build
+
+deps-test:
+	@tools/install_deps.sh build test
+
+.PHONY: build
+build: deps  ## build libvsa and the vsa command into build/
+	@cmake --preset release -DVSA_BUILD_TESTS=OFF --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS)
+
+.PHONY: build-tests
+build-tests: deps-test
+	@cmake --preset release -DVSA_BUILD_TESTS=ON --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS)
+
+.PHONY: test
+test: build-tests  ## build and run every test that needs no GPU
+	@ctest --preset release -LE gpu --no-tests=error -j $(JOBS)
+
+.PHONY: test-fast
+test-fast: build-tests  ## build and run the tests labelled fast (under a minute)
+	@ctest --preset release -L fast --no-tests=error -j $(JOBS)
+
+.PHONY: test-asan
+test-asan: deps-test  ## build and run the tests under AddressSanitizer and UBSan
+	@cmake --preset asan --log-level=WARNING
+	@cmake --build --preset asan -j $(JOBS)
+	@ctest --preset asan -LE gpu --no-tests=error -j $(JOBS)
+
+.PHONY: check
+check:  ## format, layers, lengths, spelling, large files, links
+	@tools/install_deps.sh check
+	@tools/check.sh
+
+.PHONY: format
+format:  ## format all C++ files
+	@tools/install_deps.sh check
+	@tools/check_format.sh --fix
+
+.PHONY: clean
+clean:  ## remove everything that was built
+	rm -rf build build-* out
