@@ -50,7 +50,7 @@ Result<const BackendTable*> usable_backend(std::string_view operation, BackendId
   const BackendInfo info = table != nullptr ? table->info() : BackendInfo{.detail = absence(id)};
   if (info.available) return table;
   return unsupported(
-      fmt::format("[{}] backend: expected one that can run here, got {}, which is {}", operation,
+      fmt::format("[{}] backend: expected one that can run here, got {}; {}", operation,
                   name(id), info.detail));
 }
 

@@ -18,6 +18,9 @@ bool is_misaligned(const int32_t* p) {
 
 Status ArgCheck::ascending(std::string_view argument, std::span<const int32_t> list, int64_t end) {
   if (list.empty()) return {};
+  if (static_cast<uint64_t>(list.size()) > static_cast<uint64_t>(end)) {
+    return fault(argument, fmt::format("at most {} indices", end), std::to_string(list.size()));
+  }
   if (list.data() == nullptr || is_misaligned(list.data())) {
     return fault(argument, fmt::format("{} int32", list.size()),
                  fmt::format("address {}", static_cast<const void*>(list.data())));

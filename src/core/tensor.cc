@@ -6,17 +6,23 @@
 namespace vsa {
 namespace {
 
+/// a * b modulo 2^64. Extents come from the caller; a size that overflows is refused where the
+/// tensor is used, until then the product only has to be defined.
+int64_t product(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
 template <class T, class Pointer>
 T contiguous(Pointer data, DType dtype, const Dims& d, bool heads_before_tokens) {
   T t;
   t.data = data;
   t.dtype = dtype;
   t.shape = {d.batch, d.num_heads, d.seq_len, d.head_dim};
-  const int64_t batch_stride = d.num_heads * d.seq_len * d.head_dim;
+  const int64_t batch_stride = product(product(d.num_heads, d.seq_len), d.head_dim);
   if (heads_before_tokens) {
-    t.stride = {batch_stride, d.seq_len * d.head_dim, d.head_dim, 1};
+    t.stride = {batch_stride, product(d.seq_len, d.head_dim), d.head_dim, 1};
   } else {
-    t.stride = {batch_stride, d.head_dim, d.num_heads * d.head_dim, 1};
+    t.stride = {batch_stride, d.head_dim, product(d.num_heads, d.head_dim), 1};
   }
   return t;
 }
