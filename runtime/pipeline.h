@@ -69,8 +69,8 @@ struct GenerateOptions {
 };
 
 /// Generates a video: text encoder, transformer under the sampler, latents file, pixels. Options
-/// are checked before anything is loaded. If the run is cancelled or fails after the first step,
-/// the latents so far are saved with the number of steps done.
+/// are checked before anything is loaded. If sampling is cancelled or fails, the latents of the
+/// last whole step are saved, with the number of steps done.
 /// @param report  filled as far as the run came, also on failure
 /// @return InvalidArgument (an option; the message gives the nearest valid value) | Unsupported (a
 ///         model or backend this build cannot run; nothing else runs instead) | IoError (a model

@@ -1,6 +1,8 @@
 // y = act(x W^T + b) in f32, on oneDNN. Host-only.
 #include "runtime/nn/linear.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -36,6 +38,11 @@ dnnl::primitive_attr attributes(Activation activation) {
 }
 
 }  // namespace
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
 
 struct Linear::State {
   LinearDims dims;

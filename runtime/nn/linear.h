@@ -4,8 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace vsa::nn {
+
+/// "2.6.3": the library that runs.
+std::string onednn_version();
 
 /// What is applied to the output while it is still in registers.
 enum class Activation { kNone, kGeluTanh, kSilu };

@@ -1,0 +1,113 @@
+// From noise to latents: the transformer under the sampler. Host-only.
+#include "runtime/denoise.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "runtime/nn/elementwise.h"
+#include "runtime/sampler/flow_euler.h"
+#include "runtime/sampler/noise.h"
+
+namespace vsa::runtime {
+namespace {
+
+/// The stream of the initial noise. A sampler that draws fresh noise at step i would use i + 1.
+constexpr uint64_t kInitialNoise = 0;
+
+Status in_step(int64_t step, const Status& status) {
+  if (status.ok()) return status;
+  return {status.code(), fmt::format("[generate] step {}, {}", step, status.message())};
+}
+
+LayerReport layer_report(const dit::LayerStats& stats, bool dense) {
+  return {.route = dense ? "dense" : "vsa",
+          .kept_share = stats.all_tiles == 0 ? 0.0
+                                             : static_cast<double>(stats.kept_tiles) /
+                                                   static_cast<double>(stats.all_tiles),
+          .qkv_ms = stats.qkv_ms,
+          .attention_ms = stats.attention_ms,
+          .cross_ms = stats.cross_ms,
+          .ffn_ms = stats.ffn_ms};
+}
+
+/// Buffers of one run.
+struct Sampling {
+  dit::WanTransformer::Workspace workspace;
+  nn::Buffer v_cond, v_uncond;
+};
+
+/// One step up to the guided velocity in sampling.v_cond; x is only read.
+Status predict(const DenoiseArgs& args, int64_t step, std::span<const float> x, Sampling& sampling,
+               std::span<dit::LayerStats> stats) {
+  const RunPlan& plan = *args.plan;
+  std::vector<int64_t> topk;
+  for (int64_t n = 0; n < args.model->config().num_layers; ++n) {
+    topk.push_back(plan.is_dense(step, n) ? plan.num_tiles : plan.topk);
+  }
+  const auto pass = [&](const dit::TextContext* text, nn::Buffer& velocity) {
+    return args.model->forward({.latents = x.data(),
+                                .timestep = static_cast<float>(
+                                    args.timestep_scale * plan.sigmas[static_cast<size_t>(step)]),
+                                .text = text,
+                                .context = args.context,
+                                .topk = topk,
+                                .cancel = args.cancel,
+                                .on_layer =
+                                    [&] {
+                                      if (args.on_layer) args.on_layer(step);
+                                    },
+                                .velocity = velocity.data()},
+                               sampling.workspace, stats);
+  };
+  VSA_TRY(pass(args.prompt, sampling.v_cond));
+  if (plan.passes() == 1) return {};
+  VSA_TRY(pass(args.negative, sampling.v_uncond));
+  sampler::guide(plan.guidance, sampling.v_uncond.span(), sampling.v_cond.span());
+  return {};
+}
+
+}  // namespace
+
+int64_t latent_size(const RunPlan& plan, const dit::WanConfig& config) {
+  return plan.grid.num_tokens() * config.patch.volume() * config.in_channels;
+}
+
+Status denoise(const DenoiseArgs& args, std::span<float> x, std::vector<StepReport>& step_reports,
+               int64_t& steps_done) {
+  const RunPlan& plan = *args.plan;
+  const int64_t layers = args.model->config().num_layers;
+  steps_done = 0;
+  sampler::normal(static_cast<uint64_t>(plan.seed), kInitialNoise, 0, x);
+  Result<TilePlan> tiles = TilePlan::grid(plan.grid, plan.tile);
+  if (!tiles.ok()) return tiles.status();
+  Sampling sampling{.workspace = {*args.model, plan.grid, std::move(*tiles)},
+                    .v_cond = nn::Buffer(std::ssize(x)),
+                    .v_uncond = nn::Buffer(plan.passes() == 1 ? 0 : std::ssize(x))};
+  for (int64_t step = 0; step < plan.steps; ++step) {
+    const auto start = std::chrono::steady_clock::now();
+    const double sigma = plan.sigmas[static_cast<size_t>(step)];
+    std::vector<dit::LayerStats> stats(static_cast<size_t>(layers));
+    Status status = predict(args, step, x, sampling, stats);
+    if (status.ok() && !nn::all_finite(sampling.v_cond.span())) {
+      status = Status(StatusCode::kInternal,
+                      "output layer: expected finite values, got NaN or infinity");
+    }
+    if (status.ok()) {
+      sampler::euler_step(sigma, plan.sigmas[static_cast<size_t>(step) + 1], sampling.v_cond.span(),
+                          x);
+      steps_done = step + 1;
+    }
+    StepReport& report = step_reports.emplace_back(
+        StepReport{.sigma = sigma, .timestep = args.timestep_scale * sigma, .layers = {}});
+    for (int64_t n = 0; n < layers; ++n) {
+      report.layers.push_back(layer_report(stats[static_cast<size_t>(n)], plan.is_dense(step, n)));
+    }
+    report.ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    VSA_TRY(in_step(step, status));
+  }
+  return {};
+}
+
+}  // namespace vsa::runtime

@@ -1,0 +1,115 @@
+// The latents file: a video between sampling and decoding. Host-only.
+#include "runtime/latents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "runtime/io/printable.h"
+#include "runtime/io/safetensors.h"
+#include "runtime/io/safetensors_writer.h"
+#include "runtime/nn/elementwise.h"
+#include "vsa/version.h"
+
+namespace vsa::runtime {
+namespace {
+
+constexpr const char* kTensor = "latents";
+
+/// Reads metadata fields; the first fault is kept.
+class Fields {
+ public:
+  Fields(const io::Metadata& metadata, std::string file)
+      : metadata_(metadata), file_(std::move(file)) {}
+
+  std::string text(const char* key) {
+    const auto found = metadata_.find(key);
+    if (found != metadata_.end()) return found->second;
+    fail(fmt::format("metadata {}: expected a value, got none: not a latents file of vsa?", key));
+    return {};
+  }
+
+  template <class T>
+  T number(const char* key) {
+    const std::string digits = text(key);
+    T value{};
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size()) {
+      fail(fmt::format("metadata {}: expected a number, got {}", key, io::printable(digits)));
+    }
+    return value;
+  }
+
+  const Status& status() const { return status_; }
+
+ private:
+  void fail(const std::string& what) {
+    if (status_.ok()) status_ = io_error(fmt::format("[decode] {}: {}", file_, what));
+  }
+  const io::Metadata& metadata_;
+  std::string file_;
+  Status status_;
+};
+
+}  // namespace
+
+Status save_latents(const std::filesystem::path& path, const Latents& latents) {
+  const io::TensorView view{.type = io::StorageType::kF32,
+                            .shape = latents.shape,
+                            .bytes = std::as_bytes(latents.values.span())};
+  const auto number = [](auto value) { return fmt::format("{}", value); };
+  return io::write_safetensors(path, {{kTensor, view}},
+                               {{"vsa.version", VSA_VERSION_STRING},
+                                {"vsa.space", latents.space},
+                                {"vsa.model", latents.model},
+                                {"vsa.transformer_sha256", latents.transformer_sha256},
+                                {"vsa.prompt", latents.prompt},
+                                {"vsa.negative_prompt", latents.negative_prompt},
+                                {"vsa.seed", number(latents.seed)},
+                                {"vsa.steps", number(latents.steps)},
+                                {"vsa.steps_done", number(latents.steps_done)},
+                                {"vsa.guidance", number(latents.guidance)},
+                                {"vsa.shift", number(latents.shift)},
+                                {"vsa.fps", number(latents.fps)},
+                                {"vsa.attention", latents.attention},
+                                {"vsa.topk", number(latents.topk)}});
+}
+
+Result<Latents> load_latents(const std::filesystem::path& path) {
+  const Result<io::SafetensorsFile> file = io::SafetensorsFile::open(path);
+  if (!file.ok()) return file.status();
+  const io::TensorView* view = file->find(kTensor);
+  const auto fail = [&](const std::string& what) {
+    return io_error(fmt::format("[decode] {}: {}", path.string(), what));
+  };
+  if (view == nullptr) return fail("latents: expected a tensor, got none");
+  if (view->type != io::StorageType::kF32 || view->shape.size() != 4 || view->bytes.empty()) {
+    return fail(fmt::format("latents: expected F32 [channels,frames,height,width], got {}",
+                            io::to_string(*view)));
+  }
+  Fields fields(file->metadata(), path.string());
+  Latents latents{.values = nn::Buffer(view->num_elements()),
+                  .shape = view->shape,
+                  .space = fields.text("vsa.space"),
+                  .model = fields.text("vsa.model"),
+                  .transformer_sha256 = fields.text("vsa.transformer_sha256"),
+                  .prompt = fields.text("vsa.prompt"),
+                  .negative_prompt = fields.text("vsa.negative_prompt"),
+                  .seed = fields.number<int64_t>("vsa.seed"),
+                  .steps = fields.number<int64_t>("vsa.steps"),
+                  .steps_done = fields.number<int64_t>("vsa.steps_done"),
+                  .guidance = fields.number<double>("vsa.guidance"),
+                  .shift = fields.number<double>("vsa.shift"),
+                  .fps = fields.number<double>("vsa.fps"),
+                  .attention = fields.text("vsa.attention"),
+                  .topk = fields.number<int64_t>("vsa.topk")};
+  VSA_TRY(fields.status());
+  VSA_TRY(io::copy_as_f32(*view, latents.values.span()));
+  if (!nn::all_finite(latents.values.span())) {
+    return fail("latents: expected finite values, got NaN or infinity");
+  }
+  return latents;
+}
+
+}  // namespace vsa::runtime

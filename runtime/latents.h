@@ -1,0 +1,37 @@
+// The latents file: a video between sampling and decoding. Host-only.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/nn/buffer.h"
+#include "vsa/status.h"
+
+namespace vsa::runtime {
+
+/// A sampled video and what is needed to finish or to repeat the run.
+struct Latents {
+  nn::Buffer values;               ///< [channels, frames, height, width]
+  std::vector<int64_t> shape;      ///< the four extents
+  std::string space = "pixel";     ///< what the values are: RGB in [-1, 1]
+  std::string model;               ///< folder, as given
+  std::string transformer_sha256;  ///< of the weights, all files together
+  std::string prompt, negative_prompt;
+  int64_t seed = 0;
+  int64_t steps = 0, steps_done = 0;  ///< fewer done: the run was interrupted
+  double guidance = 0.0, shift = 0.0, fps = 0.0;
+  std::string attention;  ///< "vsa" or "dense"
+  int64_t topk = 0;
+};
+
+/// Writes a safetensors file with one f32 tensor `latents` and the rest as metadata `vsa.*`; whole
+/// or not at all.
+/// @return IoError
+Status save_latents(const std::filesystem::path& path, const Latents& latents);
+
+/// @return IoError if the file is missing, malformed, lacks a field or holds a non-finite value
+Result<Latents> load_latents(const std::filesystem::path& path);
+
+}  // namespace vsa::runtime

@@ -1,0 +1,133 @@
+// A model on disk, in diffusers' folder layout: what its JSON files say. Host-only.
+#include "runtime/model_folder.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/json_fields.h"
+
+namespace vsa::runtime {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kIndex = "model_index.json";
+constexpr const char* kTransformer = "transformer/config.json";
+constexpr const char* kTextEncoder = "text_encoder/config.json";
+constexpr const char* kScheduler = "scheduler/scheduler_config.json";
+
+/// The class of a component: the second of ["library", "class"]; empty for null.
+Result<std::string> component_class(const json& index, const char* component) {
+  const json entry = index.value(component, json());
+  if (entry.is_null()) return std::string();
+  const bool pair =
+      entry.is_array() && entry.size() == 2 && (entry[1].is_string() || entry[1].is_null());
+  if (!pair) {
+    return io_error(fmt::format("[model] {}: {}: expected [library, class], got {}", kIndex,
+                                component, entry.dump()));
+  }
+  return entry[1].is_null() ? std::string() : entry[1].get<std::string>();
+}
+
+Status expect_class(const json& index, const char* component, const std::string& expected) {
+  const Result<std::string> found = component_class(index, component);
+  if (!found.ok()) return found.status();
+  if (*found == expected) return {};
+  const auto shown = [](const std::string& name) { return name.empty() ? "null" : name; };
+  return unsupported(fmt::format("[model] {}: {}: expected {}, got {}: this runtime has no other",
+                                 kIndex, component, shown(expected), shown(*found)));
+}
+
+Status check_components(const json& index) {
+  VSA_TRY(expect_class(index, "transformer", "WanTransformer3DModel"));
+  VSA_TRY(expect_class(index, "text_encoder", "UMT5EncoderModel"));
+  VSA_TRY(expect_class(index, "scheduler", "FlowMatchEulerDiscreteScheduler"));
+  return expect_class(index, "vae", "");  // pixels are denoised directly
+}
+
+Status read_defaults(const json& index, ModelFolder& model) {
+  const json section = index.value("vsa", json::object());
+  JsonFields fields(section, fmt::format("{}: vsa", kIndex));
+  const auto optional = [&](const char* key, std::optional<int64_t>& value) {
+    if (fields.present(key)) value = fields.integer(key, 1);
+  };
+  ModelDefaults& defaults = model.defaults;
+  optional("steps", defaults.steps);
+  optional("frames", defaults.frames);
+  optional("height", defaults.height);
+  optional("width", defaults.width);
+  if (fields.present("guidance")) defaults.guidance = fields.number("guidance", 1.0, -1.0);
+  if (fields.present("sparsity")) defaults.sparsity = fields.number("sparsity", 0.0, -1.0);
+  if (fields.present("tile")) {
+    const std::vector<int64_t> edges = fields.integers("tile", {4, 4, 4});
+    defaults.tile = {edges[0], edges[1], edges[2]};
+  }
+  model.max_sequence_length = fields.integer("max_sequence_length", model.max_sequence_length);
+  model.fps = fields.number("fps", model.fps, 0.0);
+  for (const std::string& key : fields.unread()) {
+    model.ignored.push_back(fmt::format("{}: vsa.{}", kIndex, key));
+  }
+  return fields.status();
+}
+
+Status read_scheduler(const json& config, ModelFolder& model) {
+  JsonFields fields(config, kScheduler);
+  model.shift = fields.number("shift", 1.0, 0.0);
+  model.num_train_timesteps = fields.integer("num_train_timesteps", 1000);
+  if (fields.boolean("use_dynamic_shifting", false)) {
+    fields.fail(unsupported(
+        fmt::format("[config] {}: use_dynamic_shifting: expected false, got true", kScheduler)));
+  }
+  for (const std::string& key : fields.unread()) {
+    model.ignored.push_back(fmt::format("{}: {}", kScheduler, key));
+  }
+  return fields.status();
+}
+
+/// Calls parse(json, ignored fields) on one of the model's files.
+template <class T, class Parse>
+Status read_config(const char* file, const Parse& parse, ModelFolder& model, T& config) {
+  const Result<json> object = read_json_object((model.root / file).string());
+  if (!object.ok()) return object.status();
+  std::vector<std::string> ignored;
+  Result<T> parsed = parse(*object, file, ignored);
+  if (!parsed.ok()) return parsed.status();
+  config = *parsed;
+  for (const std::string& key : ignored) model.ignored.push_back(fmt::format("{}: {}", file, key));
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> ModelFolder::config_files() {
+  return {kIndex, kTransformer, kTextEncoder, kScheduler};
+}
+
+Result<ModelFolder> ModelFolder::open(const std::filesystem::path& root) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(root, failed)) {
+    return io_error(fmt::format(
+        "[model] {}: expected a model folder in diffusers' layout, got no such directory",
+        root.string()));
+  }
+  ModelFolder model;
+  model.root = root;
+  const Result<json> index = read_json_object((root / kIndex).string());
+  if (!index.ok()) return index.status();
+  VSA_TRY(check_components(*index));
+  VSA_TRY(read_defaults(*index, model));
+  const Result<json> scheduler = read_json_object((root / kScheduler).string());
+  if (!scheduler.ok()) return scheduler.status();
+  VSA_TRY(read_scheduler(*scheduler, model));
+  VSA_TRY(read_config(kTransformer, dit::parse_wan_config, model, model.transformer));
+  VSA_TRY(read_config(kTextEncoder, text::parse_umt5_config, model, model.text_encoder));
+  if (model.transformer.text_dim != model.text_encoder.d_model) {
+    return io_error(fmt::format("[model] {}: text_dim: expected {} (d_model of {}), got {}",
+                                kTransformer, model.text_encoder.d_model, kTextEncoder,
+                                model.transformer.text_dim));
+  }
+  return model;
+}
+
+}  // namespace vsa::runtime

@@ -1,0 +1,210 @@
+// Options and model defaults, resolved and checked. Host-only.
+#include "runtime/run_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <random>
+
+#include "runtime/io/printable.h"
+#include "runtime/sampler/flow_euler.h"
+
+namespace vsa::runtime {
+namespace {
+
+template <class T>
+Result<T> choose(const char* option, const std::optional<T>& asked,
+                 const std::optional<T>& suggested) {
+  if (asked) return *asked;
+  if (suggested) return *suggested;
+  return invalid_argument(
+      fmt::format("[generate] {}: expected a value, got none: the model has no default", option));
+}
+
+/// An extent in pixels or frames as tokens.
+Result<int64_t> tokens_of(const char* option, int64_t extent, int64_t patch, int64_t max_tokens) {
+  const int64_t tokens = std::clamp((extent + patch / 2) / patch, int64_t{1}, max_tokens);
+  if (extent == tokens * patch) return tokens;
+  return invalid_argument(fmt::format(
+      "[generate] {}: expected a multiple of {} from {} to {}, got {}: the nearest is {}", option,
+      patch, patch, patch * max_tokens, extent, tokens * patch));
+}
+
+Status resolve_video(const GenerateOptions& options, const ModelFolder& model, RunPlan& plan) {
+  const ModelDefaults& defaults = model.defaults;
+  std::optional<FrameSize> suggested;
+  if (defaults.height && defaults.width) suggested = {*defaults.height, *defaults.width};
+  const Result<int64_t> frames = choose("frames", options.frames, defaults.frames);
+  const Result<FrameSize> size = choose("size", options.size, suggested);
+  VSA_TRY(frames.status());
+  VSA_TRY(size.status());
+  plan.frames = *frames;
+  plan.size = *size;
+  const nn::PatchShape& patch = model.transformer.patch;
+  const int64_t longest = model.transformer.rope_max_seq_len;
+  const Result<int64_t> f = tokens_of("frames", plan.frames, patch.f, longest);
+  const Result<int64_t> h = tokens_of("height", plan.size.height, patch.h, longest);
+  const Result<int64_t> w = tokens_of("width", plan.size.width, patch.w, longest);
+  VSA_TRY(f.status());
+  VSA_TRY(h.status());
+  VSA_TRY(w.status());
+  plan.grid = {*f, *h, *w};
+  return {};
+}
+
+Status resolve_sampler(const GenerateOptions& options, const ModelFolder& model, RunPlan& plan) {
+  const Result<int64_t> steps = choose("steps", options.steps, model.defaults.steps);
+  const Result<double> guidance = choose("guidance", options.guidance, model.defaults.guidance);
+  VSA_TRY(steps.status());
+  VSA_TRY(guidance.status());
+  if (*steps < 1 || *steps > model.num_train_timesteps) {
+    return invalid_argument(fmt::format("[generate] steps: expected 1 to {}, got {}",
+                                        model.num_train_timesteps, *steps));
+  }
+  if (!std::isfinite(*guidance) || *guidance < 0.0) {
+    return invalid_argument(
+        fmt::format("[generate] guidance: expected a number of at least 0, got {}", *guidance));
+  }
+  if (options.seed < -1) {
+    return invalid_argument(fmt::format(
+        "[generate] seed: expected a number of at least 0, or -1 for a random one, got {}",
+        options.seed));
+  }
+  plan.steps = *steps;
+  plan.guidance = *guidance;
+  plan.seed = options.seed;
+  if (plan.seed == -1) {
+    std::random_device entropy;  // 31 bits: a seed that is easy to retype
+    plan.seed = static_cast<int64_t>(entropy() >> 1);
+  }
+  Result<std::vector<double>> sigmas = sampler::flow_sigmas(plan.steps, model.shift);
+  VSA_TRY(sigmas.status());
+  plan.sigmas = *sigmas;
+  return {};
+}
+
+Result<int64_t> resolve_topk(const GenerateOptions& options, const std::optional<double>& suggested,
+                             int64_t num_tiles) {
+  if (options.topk && options.sparsity) {
+    return invalid_argument("[generate] topk: expected none beside sparsity, got both");
+  }
+  if (options.topk) {
+    if (*options.topk >= 1 && *options.topk <= num_tiles) return *options.topk;
+    return invalid_argument(
+        fmt::format("[generate] topk: expected 1 to {} (the tiles of this video), got {}",
+                    num_tiles, *options.topk));
+  }
+  const Result<double> sparsity = choose("sparsity", options.sparsity, suggested);
+  VSA_TRY(sparsity.status());
+  if (!(*sparsity >= 0.0 && *sparsity <= 1.0)) {
+    return invalid_argument(fmt::format("[generate] sparsity: expected 0 to 1, got {}", *sparsity));
+  }
+  return topk_from_sparsity(*sparsity, num_tiles);
+}
+
+Status resolve_attention(const GenerateOptions& options, const ModelFolder& model,
+                         const TrainedWith& trained, RunPlan& plan) {
+  const std::optional<TileShape> suggested =
+      model.defaults.tile ? model.defaults.tile : trained.tile;
+  plan.tile = options.tile.value_or(suggested.value_or(TileShape{}));
+  if (suggested && *suggested != plan.tile) {
+    plan.warnings.push_back(fmt::format(
+        "tile: the model was trained with {}x{}x{}, this run uses {}x{}x{}", suggested->f,
+        suggested->h, suggested->w, plan.tile.f, plan.tile.h, plan.tile.w));
+  }
+  const Result<TilePlan> tiles = TilePlan::grid(plan.grid, plan.tile);
+  VSA_TRY(tiles.status());
+  plan.num_tiles = tiles->num_tiles();
+
+  const int64_t layers = model.transformer.num_layers;
+  plan.dense_layer.assign(static_cast<size_t>(layers), false);
+  for (const int64_t layer : options.dense_layers) {
+    if (layer < 0 || layer >= layers) {
+      return invalid_argument(
+          fmt::format("[generate] dense_layers: expected 0 to {}, got {}", layers - 1, layer));
+    }
+    plan.dense_layer[static_cast<size_t>(layer)] = true;
+  }
+  if (options.dense_steps < 0 || options.dense_steps > plan.steps) {
+    return invalid_argument(fmt::format("[generate] dense_steps: expected 0 to {}, got {}",
+                                        plan.steps, options.dense_steps));
+  }
+  plan.dense_steps = options.dense_steps;
+  plan.all_dense = options.attention == Attention::kDense;
+  plan.topk = plan.num_tiles;
+  if (!plan.all_dense) {
+    const Result<int64_t> topk =
+        resolve_topk(options, model.defaults.sparsity ? model.defaults.sparsity : trained.sparsity,
+                     plan.num_tiles);
+    VSA_TRY(topk.status());
+    plan.topk = *topk;
+  }
+  return {};
+}
+
+Status resolve_backend(const GenerateOptions& options, RunPlan& plan) {
+  if (options.num_threads < 0) {
+    return invalid_argument(
+        fmt::format("[generate] num_threads: expected at least 0, got {}", options.num_threads));
+  }
+  for (const BackendInfo& info : backends()) {
+    if (info.id != options.backend) continue;
+    plan.backend_detail = info.detail;
+    if (info.available) return {};
+  }
+  return unsupported(fmt::format("[generate] backend: {} is not available: {}",
+                                 name(options.backend), plan.backend_detail));
+}
+
+/// Numbers between commas; nothing if `text` is anything else.
+template <class T, size_t n>
+std::optional<std::array<T, n>> parse_list(std::string_view text) {
+  std::array<T, n> values{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (size_t i = 0; i < n; ++i) {
+    const auto [next, error] = std::from_chars(at, end, values[i]);
+    if (error != std::errc() || (i + 1 < n ? next == end || *next != ',' : next != end)) return {};
+    at = next + 1;
+  }
+  return values;
+}
+
+}  // namespace
+
+bool RunPlan::is_dense(int64_t step, int64_t layer) const {
+  return all_dense || step < dense_steps || dense_layer[static_cast<size_t>(layer)];
+}
+
+Result<TrainedWith> trained_with(const io::Metadata& metadata) {
+  TrainedWith trained;
+  const auto wrong = [](const char* key, const std::string& value) {
+    return io_error(fmt::format("[load] transformer: metadata {}: expected numbers, got {}", key,
+                                io::printable(value)));
+  };
+  if (const auto tile = metadata.find("vsa.tile"); tile != metadata.end()) {
+    const auto edges = parse_list<int64_t, 3>(tile->second);
+    if (!edges) return wrong("vsa.tile", tile->second);
+    trained.tile = {(*edges)[0], (*edges)[1], (*edges)[2]};
+  }
+  if (const auto sparsity = metadata.find("vsa.sparsity"); sparsity != metadata.end()) {
+    const auto value = parse_list<double, 1>(sparsity->second);
+    if (!value) return wrong("vsa.sparsity", sparsity->second);
+    trained.sparsity = (*value)[0];
+  }
+  return trained;
+}
+
+Result<RunPlan> plan_run(const GenerateOptions& options, const ModelFolder& model,
+                         const TrainedWith& trained) {
+  RunPlan plan;
+  VSA_TRY(resolve_backend(options, plan));
+  VSA_TRY(resolve_video(options, model, plan));
+  VSA_TRY(resolve_sampler(options, model, plan));
+  VSA_TRY(resolve_attention(options, model, trained, plan));
+  return plan;
+}
+
+}  // namespace vsa::runtime

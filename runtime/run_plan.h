@@ -1,0 +1,50 @@
+// Options and model defaults, resolved and checked: everything a run needs to know. Host-only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/model_folder.h"
+#include "runtime/pipeline.h"
+
+namespace vsa::runtime {
+
+/// A run, decided in full before any weight is loaded.
+struct RunPlan {
+  int64_t seed = 0;
+  int64_t steps = 0;
+  int64_t frames = 0;
+  FrameSize size;
+  double guidance = 1.0;
+  Grid grid;  ///< in tokens
+  TileShape tile;
+  int64_t num_tiles = 0;
+  int64_t topk = 0;            ///< of the layers that run vsa; num_tiles if none does
+  std::vector<double> sigmas;  ///< [steps + 1]
+  std::vector<std::string> warnings;
+  std::string backend_detail;
+
+  int64_t passes() const { return guidance == 1.0 ? 1 : 2; }
+  bool is_dense(int64_t step, int64_t layer) const;
+
+  // What is_dense decides from.
+  bool all_dense = false;
+  int64_t dense_steps = 0;
+  std::vector<bool> dense_layer;  ///< [num_layers]
+};
+
+/// What a transformer checkpoint's metadata says it was trained with.
+struct TrainedWith {
+  std::optional<TileShape> tile;   ///< "vsa.tile": "4,4,4"
+  std::optional<double> sparsity;  ///< "vsa.sparsity": "0.75"
+};
+/// @return IoError if a value is there but cannot be read
+Result<TrainedWith> trained_with(const io::Metadata& metadata);
+
+/// @return InvalidArgument naming the option, with the nearest valid value | Unsupported (backend)
+Result<RunPlan> plan_run(const GenerateOptions& options, const ModelFolder& model,
+                         const TrainedWith& trained);
+
+}  // namespace vsa::runtime
