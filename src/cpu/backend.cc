@@ -1,12 +1,27 @@
 // The table of the CPU backend: Highway kernels, OpenMP threads. Host-only.
 #include "src/core/backend_table.h"
+#include "src/cpu/cpu.h"
+#include "src/cpu/isa.h"
 
 namespace vsa {
 namespace {
 
-BackendInfo info() { return {.id = BackendId::kCpu, .available = true, .detail = ""}; }
+BackendInfo info() {
+  const cpu::IsaChoice& isa = cpu::isa();
+  return {.id = BackendId::kCpu, .available = isa.target != 0, .detail = isa.detail};
+}
 
-constexpr BackendTable kTable{.id = BackendId::kCpu, .info = info};
+constexpr BackendTable kTable{.id = BackendId::kCpu,
+                              .info = info,
+                              .tile = cpu::tile,
+                              .untile = cpu::untile,
+                              .pool = cpu::pool,
+                              .coarse = cpu::coarse,
+                              .select = cpu::select,
+                              .fine = cpu::fine,
+                              .combine = cpu::combine,
+                              .pool_backward = cpu::pool_backward,
+                              .attention_forward = cpu::attention_forward};
 
 }  // namespace
 

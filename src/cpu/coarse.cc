@@ -1,0 +1,73 @@
+// coarse as a stage of its own: attention over the means of tiles. Host-only.
+#include <algorithm>
+
+#include "src/core/element.h"
+#include "src/cpu/coarse_kernel.h"
+#include "src/cpu/cpu.h"
+#include "src/cpu/pack.h"
+#include "src/cpu/parallel.h"
+#include "src/cpu/rows.h"
+
+namespace vsa::cpu {
+namespace {
+
+/// All rows of head h, batch item b.
+Rows head_rows(const ConstTensor& x, int64_t b, int64_t h) {
+  return {.data = static_cast<const float*>(x.data) + row_offset(x, b, h, 0),
+          .dtype = DType::kF32,
+          .stride = x.stride[2],
+          .count = x.shape[2]};
+}
+
+}  // namespace
+
+Status coarse(const Context& context, const CoarseArgs& args) {
+  const auto& [batch, num_heads, num_q_tiles, head_dim] = args.q_pooled.shape;
+  const int64_t dim = head_dim;
+  const int64_t num_kv_tiles = args.k_pooled.shape[2];
+  const int64_t num_kv_heads = args.k_pooled.shape[1];
+  const int64_t group_size = num_heads / num_kv_heads;
+  const int64_t ld = round_up_lanes(dim);
+  const int64_t cols = round_up_lanes(num_kv_tiles);
+
+  const FloatBuffer k_rows(num_kv_tiles * ld);
+  const FloatBuffer k_packed(dim * cols);
+  const FloatBuffer v_rows(num_kv_tiles * ld);
+  const int64_t scratch_floats = ld + 2 * cols + ld;
+  const FloatBuffer scratch(num_threads(context) * scratch_floats);
+  const PooledKv kv{.k_packed = k_packed.data(),
+                    .v = v_rows.data(),
+                    .head_dim = dim,
+                    .plan = args.kv_plan};
+
+  for (int64_t head = 0; head < batch * num_kv_heads; ++head) {
+    const int64_t b = head / num_kv_heads;
+    const int64_t h_kv = head % num_kv_heads;
+    load_rows(head_rows(args.k_pooled, b, h_kv), dim, k_rows.data(), ld);
+    load_rows(head_rows(args.v_pooled, b, h_kv), dim, v_rows.data(), ld);
+    pack_transposed(k_rows.data(), ld, num_kv_tiles, dim, k_packed.data());
+    const int64_t num_rows = args.q_pooled.shape[2];
+    parallel_for(context, group_size * num_rows, [&](int64_t item, int thread) {
+      const int64_t h = h_kv * group_size + item / num_rows;
+      const int64_t i = item % num_rows;
+      float* scores = scratch.data() + thread * scratch_floats;
+      float* weights = scores + cols;
+      float* out = weights + cols;
+      const float* q =
+          static_cast<const float*>(args.q_pooled.data) + row_offset(args.q_pooled, b, h, i);
+      coarse_scores_row(kv, q, *args.scale, scores);
+      if (!args.coarse_scores.empty()) {
+        std::copy_n(scores, num_kv_tiles,
+                    static_cast<float*>(args.coarse_scores.data) +
+                        row_offset(args.coarse_scores, b, h, i));
+      }
+      if (args.coarse_out.empty()) return;
+      coarse_out_row(kv, scores, weights, out);
+      std::copy_n(out, dim,
+                  static_cast<float*>(args.coarse_out.data) + row_offset(args.coarse_out, b, h, i));
+    });
+  }
+  return {};
+}
+
+}  // namespace vsa::cpu

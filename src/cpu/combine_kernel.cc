@@ -1,0 +1,58 @@
+// combine for one query tile. Host-only.
+#include "src/cpu/combine_kernel.h"
+
+#include "src/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/cpu/combine_kernel.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "src/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace vsa::cpu::HWY_NAMESPACE {
+namespace {
+
+/// Numbers j.. of the gate for row i.
+template <class T, class D>
+HWY_INLINE hn::Vec<D> LoadGate(D d, const GateRows& gate, int64_t i, int64_t j) {
+  if (gate.rows.data == nullptr) return hn::Set(d, gate.constant);
+  return LoadF32(d, static_cast<const T*>(gate.rows.at(i)) + j);
+}
+
+}  // namespace
+
+void CombineOfTile(const CombineTile& tile) {
+  const bool has_fine = !tile.gate_fine.is_zero();
+  const bool has_coarse = !tile.gate_coarse.is_zero();
+  VisitDType(tile.out.dtype, [&]<class T>(T*) {
+    for (int64_t i = 0; i < tile.out.count; ++i) {
+      T* to = static_cast<T*>(tile.out.at(i));
+      ForEachVector(tile.head_dim, [&](auto d, int64_t j) {
+        auto sum = hn::Zero(d);
+        if (has_fine) {
+          sum = hn::Mul(LoadGate<T>(d, tile.gate_fine, i, j),
+                        hn::LoadU(d, tile.fine_out + i * tile.ld + j));
+        }
+        if (has_coarse) {
+          sum = hn::MulAdd(LoadGate<T>(d, tile.gate_coarse, i, j),
+                           hn::LoadU(d, tile.coarse_out + j), sum);
+        }
+        StoreF32(d, sum, to + j);
+      });
+    }
+  });
+}
+
+}  // namespace vsa::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace vsa::cpu {
+
+HWY_EXPORT(CombineOfTile);
+void combine_tile(const CombineTile& tile) { VSA_CPU_DISPATCH(CombineOfTile)(tile); }
+
+}  // namespace vsa::cpu
+#endif
