@@ -35,9 +35,9 @@ inline std::string backend_test_name(const testing::TestParamInfo<BackendId>& in
                            ::vsa::test::backend_test_name)
 
 /// Skips the test, visibly, on a backend whose table has no such stage.
-#define VSA_NEEDS(stage)                                 \
-  if (::vsa::find_backend(GetParam())->stage == nullptr) \
-  GTEST_SKIP() << "the " << ::vsa::name(GetParam()) << " backend does not provide " #stage
+#define VSA_NEEDS(stage)                                        \
+  if (::vsa::find_backend(context().backend)->stage == nullptr) \
+  GTEST_SKIP() << "the " << ::vsa::name(context().backend) << " backend does not provide " #stage
 
 /// Skips unless the backend has every stage of the forward operator.
 #define VSA_NEEDS_FORWARD \

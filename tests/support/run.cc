@@ -31,7 +31,18 @@ DType tile_dtype(DType token_dtype) {
   return token_dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-double default_scale(int64_t head_dim) { return 1.0 / std::sqrt(static_cast<double>(head_dim)); }
+float default_scale(int64_t head_dim) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+}
+
+Qkv as_f64(const Qkv& in) {
+  return {.q = in.q.as(DType::kF64),
+          .k = in.k.as(DType::kF64),
+          .v = in.v.as(DType::kF64),
+          .q_plan = in.q_plan,
+          .kv_plan = in.kv_plan,
+          .scale = in.scale};
+}
 
 TestTensor run_tile(const Context& context, const TestTensor& x, const TilePlan& plan) {
   TestTensor tiled(x.dtype(), like(x, plan.padded_len(), x.dims().head_dim), x.order());

@@ -13,8 +13,17 @@ namespace vsa::test {
 /// The dtype of tile tensors and lse beside token tensors of that dtype.
 DType tile_dtype(DType token_dtype);
 
-/// 1 / sqrt(head_dim), what the default scale must be.
-double default_scale(int64_t head_dim);
+/// What a call with scale {} must use: 1 / sqrt(head_dim), as float.
+float default_scale(int64_t head_dim);
+
+/// The three inputs of an attention and how they are cut into tiles.
+struct Qkv {
+  TestTensor q, k, v;
+  TilePlan q_plan, kv_plan;
+  std::optional<float> scale = {};
+};
+/// The same values as f64: what the reference runs on to say what is right.
+Qkv as_f64(const Qkv& in);
 
 TestTensor run_tile(const Context& context, const TestTensor& x, const TilePlan& plan);
 TestTensor run_untile(const Context& context, const TestTensor& tiled, const TilePlan& plan);
@@ -32,13 +41,6 @@ CoarseResult run_coarse(const Context& context, const TestTensor& q_pooled,
 
 LutBuffer run_select(const Context& context, const TestTensor& scores,
                      const SelectOptions& options);
-
-/// The three inputs of an attention and how they are cut into tiles.
-struct Qkv {
-  TestTensor q, k, v;
-  TilePlan q_plan, kv_plan;
-  std::optional<float> scale = {};
-};
 
 struct Gradients {
   TestTensor dq, dk, dv;
@@ -69,8 +71,8 @@ CombineGradients run_combine_backward(const Context& context, const TestTensor& 
 struct AttentionOptions {
   Gate gate_coarse = Gate::one();
   Gate gate_fine = Gate::one();
-  SelectOptions select;  ///< used if `lut` is empty
-  ConstLut lut;
+  SelectOptions select = {};  ///< used if `lut` is empty
+  ConstLut lut = {};
 };
 
 struct AttentionResult {
