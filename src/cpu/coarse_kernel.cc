@@ -4,6 +4,7 @@
 #include <limits>
 #include <numbers>
 
+#include "src/cpu/parallel.h"
 #include "src/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -53,7 +54,8 @@ void CoarseOutRow(const PooledKv& kv, const float* scores, float* weights, float
     hn::StoreU(weight, d, weights + j);
   }
   Gemm({.data = weights, .row_stride = 0}, 1,
-       {.data = kv.v, .k = num_tiles, .cols = out_cols, .row_stride = out_cols}, out, out_cols,
+       {.data = kv.v, .k = num_tiles, .cols = out_cols, .row_stride = round_up_lanes(kv.head_dim)},
+       out, out_cols,
        Store::kOverwrite);
   const FloatVec inverse = hn::Div(hn::Set(d, 1.0F), hn::SumOfLanes(d, sum));
   for (int64_t j = 0; j < out_cols; j += kLanes) {
