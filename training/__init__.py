@@ -1,0 +1,1 @@
+"""Trains, samples and judges wan-toy, the small video model that ships with vsa.cpp."""

@@ -1,0 +1,70 @@
+"""Text to token ids: a SentencePiece unigram model of the grammar, and the cleaning before it."""
+from __future__ import annotations
+
+import functools
+import io
+import string
+from pathlib import Path
+
+import sentencepiece
+import torch
+from torch import Tensor
+
+from training import grammar
+
+MAX_LENGTH = 32  # tokens of a prompt, </s> included
+PAD, EOS, BOS, UNK = 0, 1, 2, 3
+
+
+def train_tokenizer(sentences: list[str], vocab_size: int, rule: str = "nmt_nfkc_cf") -> bytes:
+    """A serialised unigram model. `rule` is SentencePiece's normalisation; nmt_nfkc_cf also folds
+    case, so "Red" and "red" are one word to every program that reads the file."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=vocab_size,
+        hard_vocab_limit=False,  # the grammar may have fewer pieces than asked for
+        character_coverage=1.0,
+        required_chars=string.ascii_lowercase + string.digits + ",.-",
+        normalization_rule_name=rule,
+        pad_id=PAD,
+        eos_id=EOS,
+        bos_id=BOS,
+        unk_id=UNK,
+        num_threads=1,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+class Tokenizer:
+    def __init__(self, model: bytes):
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._encode_one = functools.lru_cache(maxsize=1 << 20)(self._encode)
+
+    @staticmethod
+    def from_file(path: Path) -> Tokenizer:
+        return Tokenizer(path.read_bytes())
+
+    @staticmethod
+    def from_grammar() -> Tokenizer:
+        return Tokenizer(train_tokenizer(grammar.all_captions(), vocab_size=256))
+
+    @property
+    def vocab_size(self) -> int:
+        return self._processor.get_piece_size()
+
+    def _encode(self, prompt: str) -> tuple[int, ...]:
+        pieces = self._processor.encode(" ".join(prompt.split()))
+        return tuple(pieces[: MAX_LENGTH - 1] + [EOS])
+
+    def encode(self, prompts: list[str]) -> Tensor:
+        """Ids int64 [B, MAX_LENGTH], padded with 0. The empty prompt is </s> alone."""
+        ids = torch.full((len(prompts), MAX_LENGTH), PAD)
+        for row, prompt in zip(ids, prompts):
+            encoded = self._encode_one(prompt)
+            row[: len(encoded)] = torch.tensor(encoded)
+        return ids
