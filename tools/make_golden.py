@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -155,7 +154,7 @@ def main() -> None:
     )
     folder.write_folder(args.out, wan, umt5, tokenizer, defaults, torch.float32)
     note = {"prompt": PROMPT, "topk": str(TOPK), "seed": str(SEED)}
-    save_file(expected, args.out / "expected.safetensors", metadata=note)
+    folder.write_tensors(args.out / "expected.safetensors", expected, note)
     if args.check_upstream:
         check_upstream(wan, umt5, expected)
     for path in sorted(p for p in args.out.rglob("*") if p.is_file()):

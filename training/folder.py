@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from training.model import WanConfig, WanTransformer
 from training.text_encoder import UMT5Config, UMT5Encoder
@@ -79,10 +79,18 @@ def write_json(path: Path, value: dict) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n")
 
 
-def _write_tensors(path: Path, module: torch.nn.Module, dtype: torch.dtype, metadata: dict) -> None:
+def write_tensors(path: Path, tensors: dict, metadata: dict) -> None:
+    """A safetensors file whose bytes depend on nothing but the arguments."""
+    data = save({name: t.cpu().contiguous() for name, t in tensors.items()}, metadata)
+    # The library writes the metadata in the random order of a hash table.
+    length = int.from_bytes(data[:8], "little")
+    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True, separators=(",", ":"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    state = {name: t.to("cpu", dtype).contiguous() for name, t in module.state_dict().items()}
-    save_file(state, path, metadata={"format": "pt", **metadata})
+    path.write_bytes(data[:8] + header.encode().ljust(length) + data[8 + length :])
+
+
+def _state(module: torch.nn.Module, dtype: torch.dtype) -> dict:
+    return {name: t.to(dtype) for name, t in module.state_dict().items()}
 
 
 def write_folder(
@@ -99,10 +107,11 @@ def write_folder(
     write_json(root / "transformer/config.json", transformer_json(config))
     write_json(root / "text_encoder/config.json", text_encoder_json(text_encoder.config))
     tile = ",".join(map(str, config.tile_shape))
-    vsa = {"vsa.tile": tile, "vsa.sparsity": str(defaults.sparsity)}
+    vsa = {"format": "pt", "vsa.tile": tile, "vsa.sparsity": str(defaults.sparsity)}
     weights = root / "transformer/diffusion_pytorch_model.safetensors"
-    _write_tensors(weights, transformer, dtype, vsa)
-    _write_tensors(root / "text_encoder/model.safetensors", text_encoder, dtype, {})
+    write_tensors(weights, _state(transformer, dtype), vsa)
+    weights = root / "text_encoder/model.safetensors"
+    write_tensors(weights, _state(text_encoder, dtype), {"format": "pt"})
     (root / "tokenizer").mkdir(exist_ok=True)
     (root / "tokenizer/spiece.model").write_bytes(tokenizer.model)
 
