@@ -21,7 +21,11 @@ constexpr BackendTable kTable{.id = BackendId::kCpu,
                               .fine = cpu::fine,
                               .combine = cpu::combine,
                               .pool_backward = cpu::pool_backward,
-                              .attention_forward = cpu::attention_forward};
+                              .coarse_backward = cpu::coarse_backward,
+                              .fine_backward = cpu::fine_backward,
+                              .combine_backward = cpu::combine_backward,
+                              .attention_forward = cpu::attention_forward,
+                              .attention_backward = cpu::attention_backward};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// combine for one query tile. Host-only.
+// combine and its gradients for one query tile. Host-only.
 #include "src/cpu/combine_kernel.h"
 
 #include "src/cpu/targets.h"
@@ -45,6 +45,41 @@ void CombineOfTile(const CombineTile& tile) {
   });
 }
 
+void CombineBackwardOfTile(const CombineBackwardTile& tile) {
+  if (tile.dcoarse_out != nullptr) {
+    for (int64_t j = 0; j < tile.head_dim; ++j) tile.dcoarse_out[j] = 0.0F;
+  }
+  VisitDType(tile.dout.dtype, [&]<class T>(T*) {
+    const auto row = [](const auto& rows, int64_t i) {
+      return rows.data == nullptr ? nullptr : static_cast<T*>(const_cast<void*>(rows.at(i)));
+    };
+    for (int64_t i = 0; i < tile.dout.count; ++i) {
+      const T* dout_row = static_cast<const T*>(tile.dout.at(i));
+      const T* fine_out = row(tile.fine_out, i);
+      T* dfine_out = row(tile.dfine_out, i);
+      T* dgate_fine = row(tile.dgate_fine, i);
+      T* dgate_coarse = row(tile.dgate_coarse, i);
+      ForEachVector(tile.head_dim, [&](auto d, int64_t j) {
+        const auto dout = LoadF32(d, dout_row + j);
+        if (dfine_out != nullptr) {
+          StoreF32(d, hn::Mul(LoadGate<T>(d, tile.gate_fine, i, j), dout), dfine_out + j);
+        }
+        if (dgate_fine != nullptr) {
+          StoreF32(d, hn::Mul(LoadF32(d, fine_out + j), dout), dgate_fine + j);
+        }
+        if (dgate_coarse != nullptr) {
+          StoreF32(d, hn::Mul(hn::LoadU(d, tile.coarse_out + j), dout), dgate_coarse + j);
+        }
+        if (tile.dcoarse_out != nullptr) {
+          const auto sum = hn::LoadU(d, tile.dcoarse_out + j);
+          hn::StoreU(hn::MulAdd(LoadGate<T>(d, tile.gate_coarse, i, j), dout, sum), d,
+                     tile.dcoarse_out + j);
+        }
+      });
+    }
+  });
+}
+
 }  // namespace vsa::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -53,6 +88,11 @@ namespace vsa::cpu {
 
 HWY_EXPORT(CombineOfTile);
 void combine_tile(const CombineTile& tile) { VSA_CPU_DISPATCH(CombineOfTile)(tile); }
+
+HWY_EXPORT(CombineBackwardOfTile);
+void combine_backward_tile(const CombineBackwardTile& tile) {
+  VSA_CPU_DISPATCH(CombineBackwardOfTile)(tile);
+}
 
 }  // namespace vsa::cpu
 #endif

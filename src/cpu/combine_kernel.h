@@ -1,4 +1,4 @@
-// combine for one query tile. Host-only.
+// combine and its gradients for one query tile. Host-only.
 #pragma once
 
 #include "src/cpu/rows.h"
@@ -29,5 +29,19 @@ struct CombineTile {
 
 /// out = gate_fine * fine_out + gate_coarse * coarse_out, rounded once.
 void combine_tile(const CombineTile& tile);
+
+struct CombineBackwardTile {
+  Rows dout;
+  Rows fine_out;                      ///< read for dgate_fine only
+  const float* coarse_out = nullptr;  ///< [head_dim]; read for dgate_coarse only
+  GateRows gate_fine, gate_coarse;
+  int64_t head_dim = 0;
+  MutableRows dfine_out, dgate_fine, dgate_coarse;  ///< no data: not wanted
+  float* dcoarse_out = nullptr;                     ///< [head_dim]; null: not wanted
+};
+
+/// dfine_out_s = gate_fine_s * dout_s          dcoarse_out = sum over s of gate_coarse_s * dout_s
+/// dgate_fine_s = fine_out_s * dout_s          dgate_coarse_s = coarse_out * dout_s
+void combine_backward_tile(const CombineBackwardTile& tile);
 
 }  // namespace vsa::cpu

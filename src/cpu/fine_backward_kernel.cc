@@ -1,0 +1,180 @@
+// The fine stage's gradients for one tile. Host-only.
+//
+// For every pair of tiles that the table keeps, with L = lse and delta = dout . out:
+//   S = Q K^T    P = 2^(S - L)    dP = dO V^T    dS = P (dP - delta)
+//   dQ += dS K         in the walk over a query tile's kv tiles
+//   dK += dS^T Q, dV += P^T dO   in the walk over a kv tile's query tiles
+// Each walk has its sums for itself and computes P anew: 7 products a pair instead of 5, but no
+// atomics, no buffer of gradients per thread, and a fixed order of summation.
+#include "src/cpu/fine_backward_kernel.h"
+
+#include <algorithm>
+
+#include "src/cpu/isa.h"
+#include "src/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/cpu/fine_backward_kernel.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "src/cpu/exp-inl.h"
+#include "src/cpu/gemm-inl.h"
+#include "src/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace vsa::cpu::HWY_NAMESPACE {
+namespace {
+
+/// The probabilities of a pair of tiles and their gradient.
+struct Pair {
+  float* p;   // [rows, ld]
+  float* ds;  // [rows, ld]
+  int64_t ld, num_rows, num_keys, cols;
+};
+
+/// Computes p and ds. Columns from num_keys on hold anything.
+Pair Probabilities(const BackwardKv& kv, const BackwardQueries& queries, int64_t q_tile,
+                   int64_t kv_tile, float* scratch) {
+  const FloatTag d;
+  const int64_t ld = round_up_lanes(kv.plan->tile_tokens());
+  const int64_t ld_q = round_up_lanes(kv.head_dim);
+  const int64_t first_row = q_tile * queries.plan->tile_tokens();
+  const Pair pair{.p = scratch,
+                  .ds = scratch + queries.plan->tile_tokens() * ld,
+                  .ld = ld,
+                  .num_rows = queries.plan->tile_len(q_tile),
+                  .num_keys = kv.plan->tile_len(kv_tile),
+                  .cols = RoundUpLanes(kv.plan->tile_len(kv_tile))};
+  Gemm({.data = queries.q + first_row * ld_q, .row_stride = ld_q}, pair.num_rows,
+       {.data = kv.k_transposed + kv_tile * kv.transposed_stride,
+        .k = kv.head_dim,
+        .cols = pair.cols},
+       pair.p, ld, Store::kOverwrite);
+  Gemm({.data = queries.dout + first_row * ld_q, .row_stride = ld_q}, pair.num_rows,
+       {.data = kv.v_transposed + kv_tile * kv.transposed_stride,
+        .k = kv.head_dim,
+        .cols = pair.cols},
+       pair.ds, ld, Store::kOverwrite);
+  for (int64_t r = 0; r < pair.num_rows; ++r) {
+    const FloatVec lse = hn::Set(d, queries.lse_log2[first_row + r]);
+    const FloatVec delta = hn::Set(d, queries.delta[first_row + r]);
+    float* HWY_RESTRICT p = pair.p + r * ld;
+    float* HWY_RESTRICT ds = pair.ds + r * ld;
+    for (int64_t j = 0; j < pair.cols; j += kLanes) {
+      const FloatVec weight = Exp2(d, hn::Sub(hn::LoadU(d, p + j), lse));
+      hn::StoreU(weight, d, p + j);
+      hn::StoreU(hn::Mul(weight, hn::Sub(hn::LoadU(d, ds + j), delta)), d, ds + j);
+    }
+  }
+  return pair;
+}
+
+}  // namespace
+
+void LoadOutputGradient(const OutputGradient& tile, float* dout, float* delta) {
+  const int64_t ld = round_up_lanes(tile.head_dim);
+  VisitDType(tile.dout.dtype, [&]<class T>(T*) {
+    for (int64_t i = 0; i < tile.dout.count; ++i) {
+      const T* gradient = static_cast<const T*>(tile.dout.at(i));
+      const T* out = static_cast<const T*>(tile.out.at(i));
+      const T* gate =
+          tile.gate.rows.data != nullptr ? static_cast<const T*>(tile.gate.rows.at(i)) : nullptr;
+      float* row = dout + i * ld;
+      float sum = 0.0F;
+      ForEachVector(tile.head_dim, [&](auto d, int64_t j) {
+        const auto weight =
+            gate != nullptr ? LoadF32(d, gate + j) : hn::Set(d, tile.gate.constant);
+        const auto x = hn::Mul(weight, LoadF32(d, gradient + j));
+        hn::StoreU(x, d, row + j);
+        sum += hn::GetLane(hn::SumOfLanes(d, hn::Mul(x, LoadF32(d, out + j))));
+      });
+      for (int64_t j = tile.head_dim; j < ld; ++j) row[j] = 0.0F;
+      delta[i] = sum;
+    }
+  });
+}
+
+void FineDqOfTile(const BackwardKv& kv, const BackwardQueries& queries, int64_t q_tile,
+                  std::span<const int32_t> kv_tiles, float* scratch, float* dq) {
+  record_target(HWY_TARGET);
+  const int64_t ld = round_up_lanes(kv.head_dim);
+  std::fill_n(dq, queries.plan->tile_len(q_tile) * ld, 0.0F);
+  for (const int32_t j : kv_tiles) {
+    if (kv.plan->tile_len(j) == 0) continue;
+    const Pair pair = Probabilities(kv, queries, q_tile, j, scratch);
+    Gemm({.data = pair.ds, .row_stride = pair.ld}, pair.num_rows,
+         {.data = kv.k_rows + j * kv.rows_stride,
+          .k = pair.num_keys,
+          .cols = RoundUpLanes(kv.head_dim)},
+         dq, ld, Store::kAdd);
+  }
+}
+
+void FineDkvOfTile(const BackwardKv& kv, const BackwardQueries& queries, int64_t kv_tile,
+                   std::span<const int32_t> q_tiles, float* scratch, float* dk, float* dv) {
+  const int64_t ld = round_up_lanes(kv.head_dim);
+  if (kv.plan->tile_len(kv_tile) == 0) return;
+  for (const int32_t i : q_tiles) {
+    const Pair pair = Probabilities(kv, queries, i, kv_tile, scratch);
+    const int64_t first_row = i * queries.plan->tile_tokens();
+    const auto rows = [&](const float* x) {
+      return MatrixB{.data = x + first_row * ld,
+                     .k = pair.num_rows,
+                     .cols = RoundUpLanes(kv.head_dim),
+                     .row_stride = ld};
+    };
+    Gemm({.data = pair.p, .row_stride = 1, .k_stride = pair.ld}, pair.num_keys,
+         rows(queries.dout), dv, ld, Store::kAdd);
+    Gemm({.data = pair.ds, .row_stride = 1, .k_stride = pair.ld}, pair.num_keys, rows(queries.q),
+         dk, ld, Store::kAdd);
+  }
+}
+
+void StoreGradient(const float* gradient, float factor, const float* pooled, int64_t head_dim,
+                   const MutableRows& to) {
+  const int64_t ld = round_up_lanes(head_dim);
+  const float share = 1.0F / static_cast<float>(to.count);
+  VisitDType(to.dtype, [&]<class T>(T*) {
+    for (int64_t i = 0; i < to.count; ++i) {
+      T* row = static_cast<T*>(to.at(i));
+      ForEachVector(head_dim, [&](auto d, int64_t j) {
+        auto x = hn::Mul(hn::LoadU(d, gradient + i * ld + j), hn::Set(d, factor));
+        if (pooled != nullptr) x = hn::MulAdd(hn::LoadU(d, pooled + j), hn::Set(d, share), x);
+        StoreF32(d, x, row + j);
+      });
+    }
+  });
+}
+
+}  // namespace vsa::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace vsa::cpu {
+
+HWY_EXPORT(LoadOutputGradient);
+void load_output_gradient(const OutputGradient& tile, float* dout, float* delta) {
+  VSA_CPU_DISPATCH(LoadOutputGradient)(tile, dout, delta);
+}
+
+HWY_EXPORT(FineDqOfTile);
+void fine_dq_tile(const BackwardKv& kv, const BackwardQueries& queries, int64_t q_tile,
+                  std::span<const int32_t> kv_tiles, float* scratch, float* dq) {
+  VSA_CPU_DISPATCH(FineDqOfTile)(kv, queries, q_tile, kv_tiles, scratch, dq);
+}
+
+HWY_EXPORT(FineDkvOfTile);
+void fine_dkv_tile(const BackwardKv& kv, const BackwardQueries& queries, int64_t kv_tile,
+                   std::span<const int32_t> q_tiles, float* scratch, float* dk, float* dv) {
+  VSA_CPU_DISPATCH(FineDkvOfTile)(kv, queries, kv_tile, q_tiles, scratch, dk, dv);
+}
+
+HWY_EXPORT(StoreGradient);
+void store_gradient(const float* gradient, float factor, const float* pooled, int64_t head_dim,
+                    const MutableRows& to) {
+  VSA_CPU_DISPATCH(StoreGradient)(gradient, factor, pooled, head_dim, to);
+}
+
+}  // namespace vsa::cpu
+#endif
