@@ -1,13 +1,89 @@
-// The entry of `vsa`.
+// The entry of `vsa`: finds the subcommand, and turns whatever it throws into one line and an exit
+// code.
 #include <fmt/format.h>
 
-#include "vsa/backend.h"
-#include "vsa/version.h"
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <new>
 
-int main() {
-  fmt::print("vsa {}\n", VSA_VERSION_STRING);
-  for (const vsa::BackendInfo& info : vsa::backends()) {
-    fmt::print("  {}: {}\n", vsa::name(info.id), info.detail);
+#include "cli/build_info.h"
+#include "cli/command.h"
+#include "cli/failure.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+
+namespace vsa::cli {
+namespace {
+
+void report(const std::string& command, const std::string& message, const std::string& hint) {
+  if (message.empty()) return;
+  note(fmt::format("{}: error: {}", command, message));
+  if (!hint.empty()) note(fmt::format("hint: {}", hint));
+}
+
+/// "vsa plan" if the arguments name a subcommand, else "vsa".
+std::string command_name(const CLI::App& app, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (app.get_subcommand_no_throw(argv[i]) != nullptr) return fmt::format("vsa {}", argv[i]);
   }
-  return 0;
+  return "vsa";
+}
+
+/// CLI11 spreads some of its messages over several lines.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// Parses, which runs the subcommand. False if the help was asked for, and printed.
+bool parse_and_run(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    print_result(app.help());
+    return false;
+  }
+}
+
+ExitCode run(CLI::App& app, int argc, char** argv) {
+  bool version = false;
+  bool json = false;
+  app.require_subcommand(0, 1);
+  app.add_flag("--version", version, "version, compiler, backends and why others are absent");
+  app.add_flag("--json", json, "with --version: as JSON");
+  app.set_help_flag("-h,--help", "this text");
+  app.option_defaults()->always_capture_default(false);
+  add_plan(app);
+
+  const std::string command = command_name(app, argc, argv);
+  try {
+    if (!parse_and_run(app, argc, argv)) return ExitCode::kOk;
+    if (version) {
+      json ? print_json(version_json()) : print_result(version_text());
+    } else if (app.get_subcommands().empty()) {
+      fail_usage("expected a subcommand", "vsa --help lists them");
+    }
+    return ExitCode::kOk;
+  } catch (const CLI::ParseError& e) {
+    report(command, first_line(e.what()), command + " --help lists the options");
+    return ExitCode::kUsage;
+  } catch (const Failure& e) {
+    report(command, e.what(), e.hint());
+    return e.code();
+  } catch (const std::bad_alloc&) {
+    report(command, "not enough memory", "");
+    return ExitCode::kFailed;
+  } catch (const std::exception& e) {
+    report(command, e.what(), "");
+    return ExitCode::kFailed;
+  }
+}
+
+}  // namespace
+}  // namespace vsa::cli
+
+int main(int argc, char** argv) {
+  // A closed pipe is an error of write(2), reported like every other.
+  std::signal(SIGPIPE, SIG_IGN);
+  vsa::cli::install_interrupt_handlers();
+  CLI::App app("Video Sparse Attention: the operator, its tools, and video generation.", "vsa");
+  return static_cast<int>(vsa::cli::run(app, argc, argv));
 }

@@ -1,0 +1,21 @@
+// Standard output, where results go, and standard error, where everything else goes. Host-only.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace vsa::cli {
+
+/// Writes a result to stdout at once. Throws Failure: kInputOutput, with an empty message if the
+/// reader went away (a closed pipe is no news to whoever closed it).
+void print_result(std::string_view text);
+/// One JSON document over several lines.
+void print_json(const nlohmann::ordered_json& document);
+/// One JSON document on one line, for streams of records.
+void print_json_line(const nlohmann::ordered_json& document);
+
+/// One line for the user on stderr; never part of a result.
+void note(std::string_view text);
+
+}  // namespace vsa::cli
