@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <new>
+#include <nlohmann/json.hpp>
 
 #include "cli/build_info.h"
 #include "cli/command.h"
@@ -21,10 +22,14 @@ void report(const std::string& command, const std::string& message, const std::s
   if (!hint.empty()) note(fmt::format("hint: {}", hint));
 }
 
+bool any_subcommand(const CLI::App*) { return true; }
+
 /// "vsa plan" if the arguments name a subcommand, else "vsa".
 std::string command_name(const CLI::App& app, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
-    if (app.get_subcommand_no_throw(argv[i]) != nullptr) return fmt::format("vsa {}", argv[i]);
+    for (const CLI::App* command : app.get_subcommands(any_subcommand)) {
+      if (command->get_name() == argv[i]) return "vsa " + command->get_name();
+    }
   }
   return "vsa";
 }

@@ -1,6 +1,7 @@
 // The selection as a value: which kv tiles every query tile keeps. Host-only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
