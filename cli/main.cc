@@ -57,6 +57,7 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
   app.set_help_flag("-h,--help", "this text");
   app.option_defaults()->always_capture_default(false);
   add_plan(app);
+  add_attend(app);
 
   const std::string command = command_name(app, argc, argv);
   try {

@@ -31,7 +31,8 @@ void ProgressBar::clear() {
   drawn_ = false;
 }
 
-void ProgressBar::update(const std::string& label, int64_t done, int64_t total) {
+void ProgressBar::update(const std::string& label, int64_t done, int64_t total,
+                         const std::string& detail) {
   if (!on_terminal_) return;
   const Clock::time_point now = Clock::now();
   if (label != label_) {
@@ -45,6 +46,7 @@ void ProgressBar::update(const std::string& label, int64_t done, int64_t total) 
   const int64_t cells = std::clamp<int64_t>(done * kBarCells / total, 0, kBarCells);
   std::string line = fmt::format("{} [{:#<{}}{:.<{}}] {:3} % {}/{}", label, "", cells, "",
                                  kBarCells - cells, done * 100 / total, done, total);
+  if (!detail.empty()) line += ", " + detail;
   if (done > first_done_ && done < total) {
     const double elapsed = std::chrono::duration<double>(now - start_).count();
     const double left =

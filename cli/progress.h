@@ -17,7 +17,9 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   /// A new label starts the clock again. total >= 1; done counts from 0 to total.
-  void update(const std::string& label, int64_t done, int64_t total);
+  /// @param detail  shown behind the numbers; may change with every call
+  void update(const std::string& label, int64_t done, int64_t total,
+              const std::string& detail = "");
   /// Wipes the line, so that something else can be printed.
   void clear();
 

@@ -1,0 +1,124 @@
+#include "cli/tensor_file.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstring>
+
+#include "cli/command.h"
+#include "cli/failure.h"
+#include "runtime/io/printable.h"
+
+namespace vsa::cli {
+namespace {
+
+Layout parse_layout(const std::string& text) {
+  if (text == "bshd") return Layout::kBshd;
+  if (text == "bhsd") return Layout::kBhsd;
+  fail_usage(fmt::format("--layout: expected bshd or bhsd, got {}", text));
+}
+
+std::string grid_text(Grid grid) { return fmt::format("{},{},{}", grid.f, grid.h, grid.w); }
+
+/// The sequence axis must be the grid.
+void check_length(const char* option, Grid grid, const char* tensor, const ConstTensor& t) {
+  if (t.shape[2] == grid.num_tokens()) return;
+  fail_usage(fmt::format("{}: expected the {} tokens of {}, got {} = {} tokens", option, t.shape[2],
+                         tensor, grid_text(grid), grid.num_tokens()),
+             "is --layout right? It says which axis of the file counts tokens");
+}
+
+}  // namespace
+
+void TensorOptions::add_to(CLI::App& command) {
+  command.add_option("input", file, "FILE.safetensors with q, k and v of 4 axes")->required();
+  command.add_option("--grid", grid, "video in tokens, F,H,W")->required();
+  command.add_option("--kv-grid", kv_grid, "the same of k and v; default: as --grid");
+  command.add_option("--tile", tile, "tile edges in tokens, F,H,W")->capture_default_str();
+  command.add_option("--layout", layout, "axes on file: bshd or bhsd")->capture_default_str();
+  command.add_option("--q", q, "name of the tensor")->capture_default_str();
+  command.add_option("--k", k, "name of the tensor")->capture_default_str();
+  command.add_option("--v", v, "name of the tensor")->capture_default_str();
+  command.add_option("--scale", scale, "softmax scale; default: 1/sqrt(head_dim)");
+}
+
+AttentionInput::AttentionInput(const TensorOptions& options)
+    : path_(options.file), layout_(parse_layout(options.layout)) {
+  grid_ = parse_grid("--grid", options.grid);
+  kv_grid_ = options.kv_grid.empty() ? grid_ : parse_grid("--kv-grid", options.kv_grid);
+  tile_ = parse_tile("--tile", options.tile);
+  file_ = take(io::SafetensorsFile::open(path_));
+  q_ = require("--q", options.q);
+  k_ = require("--k", options.k);
+  v_ = require("--v", options.v);
+  check_length("--grid", grid_, "q", q_);
+  check_length(options.kv_grid.empty() ? "--grid" : "--kv-grid", kv_grid_, "k", k_);
+  q_plan_ = take(TilePlan::grid(grid_, tile_));
+  kv_plan_ = take(TilePlan::grid(kv_grid_, tile_));
+}
+
+std::optional<ConstTensor> AttentionInput::find(const std::string& name) {
+  const io::TensorView* tensor = file_.find(name);
+  if (tensor == nullptr) return std::nullopt;
+  return view(name, *tensor);
+}
+
+ConstTensor AttentionInput::require(const std::string& option, const std::string& name) {
+  if (const auto tensor = find(name)) return *tensor;
+  std::string names;
+  for (const std::string& known : file_.names()) {
+    names += (names.empty() ? "" : ", ") + io::printable(known);
+    if (names.size() > 200) {
+      names += ", ...";
+      break;
+    }
+  }
+  throw Failure(ExitCode::kInputOutput, fmt::format("{}: no tensor {} in {}", option, name, path_),
+                names.empty() ? "the file holds no tensor" : "the file holds " + names);
+}
+
+ConstTensor AttentionInput::view(const std::string& name, const io::TensorView& tensor) {
+  const auto fail = [&](const char* expected) {
+    throw Failure(ExitCode::kInputOutput,
+                  fmt::format("{}: {}: expected {}, got {}", path_, io::printable(name), expected,
+                              io::to_string(tensor)));
+  };
+  const std::optional<DType> dtype = io::to_dtype(tensor.type);
+  if (!dtype) fail("F32, BF16, F16 or F64");
+  if (tensor.shape.size() != 4) fail("4 axes");
+  if (tensor.num_elements() == 0) fail("no axis of length 0");
+  const void* data = tensor.bytes.data();
+  if (!tensor.is_aligned()) {
+    copies_.push_back(std::make_unique<std::byte[]>(tensor.bytes.size()));
+    std::memcpy(copies_.back().get(), tensor.bytes.data(), tensor.bytes.size());
+    data = copies_.back().get();
+  }
+  const auto& shape = tensor.shape;
+  if (layout_ == Layout::kBshd) {
+    return ConstTensor::bshd(
+        data, *dtype,
+        {.batch = shape[0], .num_heads = shape[2], .seq_len = shape[1], .head_dim = shape[3]});
+  }
+  return ConstTensor::bhsd(
+      data, *dtype,
+      {.batch = shape[0], .num_heads = shape[1], .seq_len = shape[2], .head_dim = shape[3]});
+}
+
+OwnedTensor::OwnedTensor(DType dtype, Dims dims, Layout layout)
+    : layout_(layout),
+      bytes_(static_cast<size_t>(dims.batch * dims.num_heads * dims.seq_len * dims.head_dim *
+                                 size_bytes(dtype))),
+      view_(layout == Layout::kBshd ? Tensor::bshd(bytes_.data(), dtype, dims)
+                                    : Tensor::bhsd(bytes_.data(), dtype, dims)) {}
+
+std::vector<int64_t> OwnedTensor::file_shape() const {
+  const auto& s = view_.shape;
+  if (layout_ == Layout::kBshd) return {s[0], s[2], s[1], s[3]};
+  return {s[0], s[1], s[2], s[3]};
+}
+
+io::TensorView OwnedTensor::on_file(std::vector<int64_t> shape) const {
+  return {.type = io::to_storage_type(view_.dtype), .shape = std::move(shape), .bytes = bytes_};
+}
+
+}  // namespace vsa::cli

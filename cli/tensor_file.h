@@ -1,0 +1,90 @@
+// Attention tensors in a safetensors file: found by name, as [B, H, S, D] whatever the order on
+// file. Host-only.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/io/safetensors.h"
+#include "vsa/tensor.h"
+#include "vsa/tiling.h"
+
+namespace vsa::cli {
+
+/// Which axis order tensors have on file: the last axis is head_dim either way.
+enum class Layout { kBshd, kBhsd };
+
+/// The files, names and tiles of q, k, v and the gates; shared by attend and inspect.
+struct TensorOptions {
+  std::string file;
+  std::string layout = "bshd";
+  std::string q = "q", k = "k", v = "v";
+  std::string grid, kv_grid;  ///< kv_grid empty: as grid
+  std::string tile = "4,4,4";
+  std::optional<float> scale;
+
+  void add_to(CLI::App& command);
+};
+
+/// q, k and v of one file and their tiles, checked to fit together. Immovable: tensors and plans
+/// are pointed at.
+class AttentionInput {
+ public:
+  /// Throws Failure: kUsage if options do not fit each other or the tensors, kInputOutput if the
+  /// file or a tensor in it is missing or wrong.
+  explicit AttentionInput(const TensorOptions& options);
+  AttentionInput(const AttentionInput&) = delete;
+  AttentionInput& operator=(const AttentionInput&) = delete;
+
+  /// Another tensor of the file, [B, H, S, D]; nothing if there is none of that name.
+  std::optional<ConstTensor> find(const std::string& name);
+
+  const io::SafetensorsFile& file() const { return file_; }
+  Layout layout() const { return layout_; }
+  const ConstTensor& q() const { return q_; }
+  const ConstTensor& k() const { return k_; }
+  const ConstTensor& v() const { return v_; }
+  Grid grid() const { return grid_; }
+  TileShape tile() const { return tile_; }
+  const TilePlan& q_plan() const { return *q_plan_; }
+  const TilePlan& kv_plan() const { return *kv_plan_; }
+  int64_t batch() const { return q_.shape[0]; }
+  int64_t num_heads() const { return q_.shape[1]; }
+  int64_t num_kv_heads() const { return k_.shape[1]; }
+  int64_t head_dim() const { return q_.shape[3]; }
+
+ private:
+  ConstTensor require(const std::string& option, const std::string& name);
+  ConstTensor view(const std::string& name, const io::TensorView& tensor);
+
+  std::string path_;
+  io::SafetensorsFile file_;
+  Layout layout_ = Layout::kBshd;
+  std::vector<std::unique_ptr<std::byte[]>> copies_;  // of tensors that are not aligned on file
+  Grid grid_, kv_grid_;
+  TileShape tile_;
+  std::optional<TilePlan> q_plan_, kv_plan_;
+  ConstTensor q_, k_, v_;
+};
+
+/// Memory for a [B, H, S, D] tensor in that layout, zeroed.
+class OwnedTensor {
+ public:
+  OwnedTensor() = default;
+  OwnedTensor(DType dtype, Dims dims, Layout layout);
+  const Tensor& view() const { return view_; }
+  /// The same memory as a file holds it. `shape` as written there.
+  io::TensorView on_file(std::vector<int64_t> shape) const;
+  std::vector<int64_t> file_shape() const;
+
+ private:
+  Layout layout_ = Layout::kBshd;
+  std::vector<std::byte> bytes_;
+  Tensor view_;
+};
+
+}  // namespace vsa::cli
