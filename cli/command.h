@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "vsa/backend.h"
+#include "vsa/tensor.h"
 #include "vsa/tiling.h"
 
 namespace vsa::cli {
@@ -15,6 +16,9 @@ namespace vsa::cli {
 void add_plan(CLI::App& app);
 void add_attend(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_generate(CLI::App& app);
+void add_decode(CLI::App& app);
 
 /// --json.
 void add_json_option(CLI::App& command, bool& json);
@@ -44,6 +48,8 @@ struct KeepOptions {
 /// "21,30,52" (x or * separate as well); throws Failure(kUsage) unless three integers >= 1.
 Grid parse_grid(const std::string& option, const std::string& text);
 TileShape parse_tile(const std::string& option, const std::string& text);
+/// f32, bf16, f16 or f64.
+DType parse_dtype(const std::string& option, const std::string& text);
 /// Exactly `count` integers (any number if 0) in [least, 2^31).
 std::vector<int64_t> parse_integers(const std::string& option, const std::string& text,
                                     size_t count, int64_t least, const std::string& expected);

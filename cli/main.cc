@@ -58,6 +58,7 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
   app.option_defaults()->always_capture_default(false);
   add_plan(app);
   add_attend(app);
+  add_bench(app);
 
   const std::string command = command_name(app, argc, argv);
   try {

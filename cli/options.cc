@@ -96,6 +96,13 @@ std::vector<int64_t> parse_integers(const std::string& option, const std::string
   fail_usage(fmt::format("{}: expected {}, got {}", option, expected, text));
 }
 
+DType parse_dtype(const std::string& option, const std::string& text) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
+    if (text == name(dtype)) return dtype;
+  }
+  fail_usage(fmt::format("{}: expected f32, bf16, f16 or f64, got {}", option, text));
+}
+
 Grid parse_grid(const std::string& option, const std::string& text) {
   const auto n = parse_integers(option, text, 3, 1, kGridForm);
   return {.f = n[0], .h = n[1], .w = n[2]};

@@ -43,13 +43,6 @@ struct PlanFacts {
   double reduction() const { return dense_flops / (fine_flops.expected + coarse_flops); }
 };
 
-DType parse_dtype(const std::string& text) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
-    if (text == name(dtype)) return dtype;
-  }
-  fail_usage(fmt::format("--dtype: expected f32, bf16, f16 or f64, got {}", text));
-}
-
 AttentionDims checked_dims(const AttentionDims& given) {
   AttentionDims dims = given;
   if (dims.num_kv_heads == 0) dims.num_kv_heads = dims.num_heads;
@@ -75,7 +68,7 @@ PlanFacts facts_of(const PlanOptions& options) {
   facts.grid = parse_grid("--grid", options.grid);
   facts.tile = parse_tile("--tile", options.tile);
   facts.dims = checked_dims(options.dims);
-  facts.dtype = parse_dtype(options.dtype);
+  facts.dtype = parse_dtype("--dtype", options.dtype);
   const TilePlan plan = take(TilePlan::grid(facts.grid, facts.tile));
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   facts.tile_grid = {.f = ceil_div(facts.grid.f, facts.tile.f),

@@ -104,21 +104,4 @@ ConstTensor AttentionInput::view(const std::string& name, const io::TensorView& 
       {.batch = shape[0], .num_heads = shape[1], .seq_len = shape[2], .head_dim = shape[3]});
 }
 
-OwnedTensor::OwnedTensor(DType dtype, Dims dims, Layout layout)
-    : layout_(layout),
-      bytes_(static_cast<size_t>(dims.batch * dims.num_heads * dims.seq_len * dims.head_dim *
-                                 size_bytes(dtype))),
-      view_(layout == Layout::kBshd ? Tensor::bshd(bytes_.data(), dtype, dims)
-                                    : Tensor::bhsd(bytes_.data(), dtype, dims)) {}
-
-std::vector<int64_t> OwnedTensor::file_shape() const {
-  const auto& s = view_.shape;
-  if (layout_ == Layout::kBshd) return {s[0], s[2], s[1], s[3]};
-  return {s[0], s[1], s[2], s[3]};
-}
-
-io::TensorView OwnedTensor::on_file(std::vector<int64_t> shape) const {
-  return {.type = io::to_storage_type(view_.dtype), .shape = std::move(shape), .bytes = bytes_};
-}
-
 }  // namespace vsa::cli

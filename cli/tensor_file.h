@@ -9,14 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "cli/owned_tensor.h"
 #include "runtime/io/safetensors.h"
 #include "vsa/tensor.h"
 #include "vsa/tiling.h"
 
 namespace vsa::cli {
-
-/// Which axis order tensors have on file: the last axis is head_dim either way.
-enum class Layout { kBshd, kBhsd };
 
 /// The files, names and tiles of q, k, v and the gates; shared by attend and inspect.
 struct TensorOptions {
@@ -69,22 +67,6 @@ class AttentionInput {
   TileShape tile_;
   std::optional<TilePlan> q_plan_, kv_plan_;
   ConstTensor q_, k_, v_;
-};
-
-/// Memory for a [B, H, S, D] tensor in that layout, zeroed.
-class OwnedTensor {
- public:
-  OwnedTensor() = default;
-  OwnedTensor(DType dtype, Dims dims, Layout layout);
-  const Tensor& view() const { return view_; }
-  /// The same memory as a file holds it. `shape` as written there.
-  io::TensorView on_file(std::vector<int64_t> shape) const;
-  std::vector<int64_t> file_shape() const;
-
- private:
-  Layout layout_ = Layout::kBshd;
-  std::vector<std::byte> bytes_;
-  Tensor view_;
 };
 
 }  // namespace vsa::cli

@@ -1,0 +1,165 @@
+// Checks of the forward stages.
+#include "cli/bench_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "cli/bench_compare.h"
+#include "cli/failure.h"
+
+namespace vsa::cli {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::span<const int32_t> row_of(const ConstLut& lut, int64_t row) {
+  return {lut.index + row * lut.dims.pitch, static_cast<size_t>(lut.count[row])};
+}
+
+/// 0 if every row keeps the tiles that the scores ask for; a tile may be another one if its score
+/// is within rounding of the least score kept. Else infinite.
+double selection_error(const ConstLut& got, const ConstLut& want, const ConstTensor& scores) {
+  const int64_t num_rows = want.dims.batch * want.dims.num_heads * want.dims.num_q_tiles;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const auto kept = row_of(got, row);
+    const auto wanted = row_of(want, row);
+    if (kept.size() != wanted.size()) return kInfinity;
+    if (std::ranges::equal(kept, wanted)) continue;
+    const auto score = [&](int32_t tile) {
+      return element(scores.data, scores.dtype, row * scores.shape[3] + tile);
+    };
+    double least = kInfinity;
+    for (const int32_t tile : wanted) least = std::min(least, score(tile));
+    // A score is a sum of D products over means: 1e-5 of its size is a generous rounding error.
+    const double slack = 1e-5 * std::max(1.0, std::abs(least));
+    for (const int32_t tile : kept) {
+      if (!(score(tile) >= least - slack)) return kInfinity;
+    }
+  }
+  return 0.0;
+}
+
+/// The scores and the selection of the reference, from q and k.
+double attention_selection_error(BenchProblem& p) {
+  const OwnedTensor q = like(p.q_pooled.view());
+  const OwnedTensor k = like(p.k_pooled.view());
+  const OwnedTensor scores = like(p.scores.view());
+  LutBuffer wanted(p.lut.view().dims);
+  CoarseArgs coarse = p.coarse();
+  coarse.q_pooled = q.view();
+  coarse.k_pooled = k.view();
+  coarse.coarse_scores = scores.view();
+  coarse.coarse_out = {};
+  SelectArgs select = p.select();
+  select.coarse_scores = scores.view();
+  select.lut = wanted.view();
+  check(vsa::pool(kReference, p.pool(p.q, q)));
+  check(vsa::pool(kReference, p.pool(p.k, k)));
+  check(vsa::coarse(kReference, coarse));
+  check(vsa::select(kReference, select));
+  return selection_error(p.attention_lut.view(), wanted.view(), scores.view());
+}
+
+}  // namespace
+
+CheckResult check_pool(const BenchProblem& p) {
+  const auto error = [&](const OwnedTensor& x, const OwnedTensor& pooled) {
+    const OwnedTensor want = like(pooled.view());
+    check(vsa::pool(kReference, p.pool(x, want)));
+    return relative_l2(pooled.view(), want.view());
+  };
+  return {.error = worst({error(p.q, p.q_pooled), error(p.k, p.k_pooled), error(p.v, p.v_pooled)}),
+          .tolerance = bench_tolerance(p.q_pooled.view().dtype),
+          .tiles_checked = p.plan.num_tiles()};
+}
+
+CheckResult check_coarse(const BenchProblem& p) {
+  const OwnedTensor scores = like(p.scores.view());
+  const OwnedTensor out = like(p.coarse_out.view());
+  CoarseArgs args = p.coarse();
+  args.coarse_scores = scores.view();
+  args.coarse_out = out.view();
+  check(vsa::coarse(kReference, args));
+  return {.error = worst({relative_l2(p.scores.view(), scores.view()),
+                          relative_l2(p.coarse_out.view(), out.view())}),
+          .tolerance = bench_tolerance(out.view().dtype),
+          .tiles_checked = p.plan.num_tiles()};
+}
+
+CheckResult check_select(BenchProblem& p) {
+  LutBuffer wanted(p.lut.view().dims);
+  SelectArgs args = p.select();
+  args.lut = wanted.view();
+  check(vsa::select(kReference, args));
+  const ConstLut got = p.lut.view();
+  const ConstLut want = wanted.view();
+  double error = 0.0;  // the scores are the same, so the tiles must be
+  for (int64_t row = 0; row < want.dims.num_heads * want.dims.num_q_tiles; ++row) {
+    if (!std::ranges::equal(row_of(got, row), row_of(want, row))) error = kInfinity;
+  }
+  return {.error = error, .tolerance = 0.0, .tiles_checked = p.plan.num_tiles()};
+}
+
+CheckResult check_fine(const BenchProblem& p, bool full) {
+  FineArgs args = p.fine(full);
+  const Tensor got_out = args.out;
+  const Tensor got_lse = args.lse;
+  const SampledTiles sample = affordable_tiles(p, args.lut);
+  const OwnedTensor q = gather_tokens(args.q, p.plan, sample);
+  const OwnedTensor out = like(q.view());
+  const OwnedTensor lse_of_sample = gather_tokens(got_lse, p.plan, sample);
+  const OwnedTensor lse = like(lse_of_sample.view());
+  LutBuffer lut = gather_rows(args.lut, sample);
+  args.q = q.view();
+  args.q_plan = &sample.plan;
+  args.lut = lut.view();
+  args.out = out.view();
+  args.lse = lse.view();
+  check(vsa::fine(kReference, args));
+  const OwnedTensor out_of_sample = gather_tokens(got_out, p.plan, sample);
+  // lse of padding is whatever the stage writes there; gathering left it 0.
+  const OwnedTensor lse_valid =
+      gather_tokens(lse.view(), sample.plan, sample_tiles(sample.plan, sample.plan.num_tiles()));
+  return {.error = worst({relative_l2(out_of_sample.view(), out.view()),
+                          relative_l2(lse_of_sample.view(), lse_valid.view())}),
+          .tolerance = bench_tolerance(p.c.dtype),
+          .tiles_checked = std::ssize(sample.tiles)};
+}
+
+CheckResult check_combine(const BenchProblem& p) {
+  const OwnedTensor want = like(p.combined.view());
+  CombineArgs args = p.combine();
+  args.out = want.view();
+  check(vsa::combine(kReference, args));
+  return {.error = relative_l2(p.combined.view(), want.view()),
+          .tolerance = bench_tolerance(p.c.dtype),
+          .tiles_checked = p.plan.num_tiles()};
+}
+
+CheckResult check_attention(BenchProblem& p) {
+  AttentionArgs args = p.attention();
+  const Tensor got_out = args.out;
+  const ConstLut got_lut = args.lut_out;
+  const SampledTiles sample = affordable_tiles(p, got_lut);
+  const OwnedTensor q = gather_tokens(args.q, p.plan, sample);
+  const OwnedTensor gate = gather_tokens(args.gate_coarse.as_tensor(), p.plan, sample);
+  const OwnedTensor out = like(q.view());
+  LutBuffer lut = gather_rows(got_lut, sample);
+  args.q = q.view();
+  args.gate_coarse = Gate::tensor(gate.view());
+  args.q_plan = &sample.plan;
+  args.lut = lut.view();
+  args.out = out.view();
+  args.lse = {};
+  args.fine_out = {};
+  args.lut_out = {};
+  check(vsa::attention_forward(kReference, args));
+  const OwnedTensor of_sample = gather_tokens(got_out, p.plan, sample);
+  return {.error = worst({relative_l2(of_sample.view(), out.view()), attention_selection_error(p)}),
+          .tolerance = bench_tolerance(p.c.dtype),
+          .tiles_checked = std::ssize(sample.tiles)};
+}
+
+}  // namespace vsa::cli

@@ -1,0 +1,25 @@
+// Distances between what a contestant computed and what the reference did. Host-only.
+#pragma once
+
+#include "cli/bench_check.h"
+#include "cli/cost.h"
+#include "cli/sampled_tiles.h"
+
+namespace vsa::cli {
+
+inline constexpr Context kReference{.backend = BackendId::kReference};
+
+/// |got - want| / |want| over all elements; NaN if any value is NaN, infinite if want is 0 and got
+/// is not.
+double relative_l2(const ConstTensor& got, const ConstTensor& want);
+
+/// A tensor like `x`, to be written by the reference.
+OwnedTensor like(const ConstTensor& x);
+
+/// Query tiles to sample so that the reference spends about 5 GFLOP on them; at least 2.
+SampledTiles affordable_tiles(const BenchProblem& problem, const ConstLut& lut);
+
+/// The worst of several errors; NaN if any is NaN.
+double worst(std::initializer_list<double> errors);
+
+}  // namespace vsa::cli

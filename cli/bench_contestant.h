@@ -1,0 +1,34 @@
+// What `vsa bench` times: the stages and the operator on one problem. Host-only.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/bench_check.h"
+#include "cli/bench_problem.h"
+#include "cli/gemm_base.h"
+
+namespace vsa::cli {
+
+struct Contestant {
+  std::string stage;
+  std::string baseline;  ///< the contestant that `speedup` is against; empty: none
+  double flops = 0.0;    ///< of executed pairs; 0: not worth counting
+  double bytes = 0.0;    ///< inputs and outputs, each once
+  std::function<Status()> run;
+  std::function<CheckResult()> check;  ///< of the outputs of the last run; empty: needs none
+};
+
+/// Names of all stages in the order in which they run: "gemm", "dense", "pool", ...,
+/// "attention", and the same with "_backward".
+std::vector<std::string> bench_stages();
+
+/// Contestants of the given stages (all if empty), in that order.
+///   dense  the fine stage with every kv tile kept
+/// Backward counts 2.5 times the FLOPs of forward, as is usual: five products of the same size
+/// instead of two, whatever a backend computes twice.
+std::vector<Contestant> contestants(BenchProblem& problem, GemmBase& gemm, const Context& context,
+                                    const std::vector<std::string>& stages);
+
+}  // namespace vsa::cli

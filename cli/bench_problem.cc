@@ -1,0 +1,206 @@
+#include "cli/bench_problem.h"
+
+#include <numeric>
+
+#include "cli/failure.h"
+
+namespace vsa::cli {
+namespace {
+
+OwnedTensor tokens(const BenchCase& c, int64_t heads) {
+  return OwnedTensor(
+      c.dtype,
+      {.batch = 1, .num_heads = heads, .seq_len = c.grid.num_tokens(), .head_dim = c.head_dim},
+      Layout::kBshd);
+}
+
+DType tile_dtype(const BenchCase& c) { return c.dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+OwnedTensor rows(const BenchCase& c, int64_t heads, int64_t num_rows, int64_t width) {
+  return OwnedTensor(tile_dtype(c),
+                     {.batch = 1, .num_heads = heads, .seq_len = num_rows, .head_dim = width},
+                     Layout::kBhsd);
+}
+
+OwnedTensor drawn(const BenchCase& c, int64_t heads, uint64_t seed) {
+  OwnedTensor x = tokens(c, heads);
+  fill_normal(x, seed);
+  return x;
+}
+
+LutBuffer table(const BenchCase& c, int64_t num_tiles, int64_t pitch) {
+  return LutBuffer(
+      {.batch = 1, .num_heads = c.num_heads, .num_q_tiles = num_tiles, .pitch = pitch});
+}
+
+LutBuffer full_table(const BenchCase& c, int64_t num_tiles) {
+  LutBuffer buffer = table(c, num_tiles, num_tiles);
+  const Lut lut = buffer.view();
+  for (int64_t row = 0; row < c.num_heads * num_tiles; ++row) {
+    std::iota(lut.index + row * num_tiles, lut.index + (row + 1) * num_tiles, 0);
+    lut.count[row] = static_cast<int32_t>(num_tiles);
+  }
+  return buffer;
+}
+
+}  // namespace
+
+BenchProblem::BenchProblem(const BenchCase& bench_case)
+    : c(bench_case), plan(take(TilePlan::grid(c.grid, c.tile))) {
+  const int64_t n = plan.num_tiles();
+  const int64_t s = plan.seq_len();
+  q = drawn(c, c.num_heads, 1);
+  k = drawn(c, c.num_kv_heads, 2);
+  v = drawn(c, c.num_kv_heads, 3);
+  gate = drawn(c, c.num_heads, 4);
+  dout = drawn(c, c.num_heads, 5);
+  for (OwnedTensor* x : {&q_pooled, &coarse_out, &dcoarse_out, &dq_pooled}) {
+    *x = rows(c, c.num_heads, n, c.head_dim);
+  }
+  for (OwnedTensor* x : {&k_pooled, &v_pooled, &dk_pooled, &dv_pooled}) {
+    *x = rows(c, c.num_kv_heads, n, c.head_dim);
+  }
+  scores = rows(c, c.num_heads, n, n);
+  lut = table(c, n, c.topk);
+  attention_lut = table(c, n, c.topk);
+  full_lut = full_table(c, n);
+  for (OwnedTensor* x : {&lse, &full_lse, &attention_lse}) *x = rows(c, c.num_heads, s, 1);
+  for (OwnedTensor* x : {&fine_out, &full_out, &combined, &out, &attention_fine_out, &dfine_out,
+                         &pool_dq, &dq, &dgate}) {
+    *x = tokens(c, c.num_heads);
+  }
+  for (OwnedTensor* x : {&dk, &dv}) *x = tokens(c, c.num_kv_heads);
+}
+
+Status BenchProblem::prepare(const Context& context) {
+  VSA_TRY(vsa::pool(context, pool(q, q_pooled)));
+  VSA_TRY(vsa::pool(context, pool(k, k_pooled)));
+  VSA_TRY(vsa::pool(context, pool(v, v_pooled)));
+  VSA_TRY(vsa::coarse(context, coarse()));
+  VSA_TRY(vsa::select(context, select()));
+  VSA_TRY(vsa::fine(context, fine(false)));
+  VSA_TRY(vsa::fine(context, fine(true)));
+  VSA_TRY(vsa::attention_forward(context, attention()));
+  return vsa::combine_backward(context, combine_backward());
+}
+
+PoolArgs BenchProblem::pool(const OwnedTensor& x, const OwnedTensor& pooled) const {
+  return {.x = x.view(), .plan = &plan, .pooled = pooled.view()};
+}
+
+CoarseArgs BenchProblem::coarse() const {
+  return {.q_pooled = q_pooled.view(),
+          .k_pooled = k_pooled.view(),
+          .v_pooled = v_pooled.view(),
+          .kv_plan = &plan,
+          .scale = {},
+          .coarse_scores = scores.view(),
+          .coarse_out = coarse_out.view()};
+}
+
+SelectArgs BenchProblem::select() {
+  return {.coarse_scores = scores.view(),
+          .options = {.topk = c.topk, .forced_columns = {}, .dense_rows = {}},
+          .lut = lut.view()};
+}
+
+FineArgs BenchProblem::fine(bool full) const {
+  return {.q = q.view(),
+          .k = k.view(),
+          .v = v.view(),
+          .q_plan = &plan,
+          .kv_plan = &plan,
+          .lut = full ? full_lut.view() : lut.view(),
+          .scale = {},
+          .out = full ? full_out.view() : fine_out.view(),
+          .lse = full ? full_lse.view() : lse.view()};
+}
+
+CombineArgs BenchProblem::combine() const {
+  return {.fine_out = fine_out.view(),
+          .coarse_out = coarse_out.view(),
+          .gate_coarse = Gate::tensor(gate.view()),
+          .gate_fine = Gate::one(),
+          .q_plan = &plan,
+          .out = combined.view()};
+}
+
+AttentionArgs BenchProblem::attention() {
+  AttentionArgs args;
+  args.q = q.view();
+  args.k = k.view();
+  args.v = v.view();
+  args.gate_coarse = Gate::tensor(gate.view());
+  args.q_plan = args.kv_plan = &plan;
+  args.select.topk = c.topk;
+  args.out = out.view();
+  args.lse = attention_lse.view();
+  args.fine_out = attention_fine_out.view();
+  args.lut_out = attention_lut.view();
+  return args;
+}
+
+PoolBackwardArgs BenchProblem::pool_backward() const {
+  return {.dpooled = q_pooled.view(), .plan = &plan, .dx = pool_dq.view()};
+}
+
+CoarseBackwardArgs BenchProblem::coarse_backward() const {
+  return {.q_pooled = q_pooled.view(),
+          .k_pooled = k_pooled.view(),
+          .v_pooled = v_pooled.view(),
+          .kv_plan = &plan,
+          .scale = {},
+          .dcoarse_out = dcoarse_out.view(),
+          .dq_pooled = dq_pooled.view(),
+          .dk_pooled = dk_pooled.view(),
+          .dv_pooled = dv_pooled.view()};
+}
+
+FineBackwardArgs BenchProblem::fine_backward(bool full) const {
+  return {.q = q.view(),
+          .k = k.view(),
+          .v = v.view(),
+          .q_plan = &plan,
+          .kv_plan = &plan,
+          .lut = full ? full_lut.view() : lut.view(),
+          .scale = {},
+          .out = full ? full_out.view() : fine_out.view(),
+          .lse = full ? full_lse.view() : lse.view(),
+          .dout = dout.view(),
+          .dq = dq.view(),
+          .dk = dk.view(),
+          .dv = dv.view()};
+}
+
+CombineBackwardArgs BenchProblem::combine_backward() const {
+  return {.fine_out = fine_out.view(),
+          .coarse_out = coarse_out.view(),
+          .gate_coarse = Gate::tensor(gate.view()),
+          .gate_fine = Gate::one(),
+          .q_plan = &plan,
+          .dout = dout.view(),
+          .dfine_out = dfine_out.view(),
+          .dcoarse_out = dcoarse_out.view(),
+          .dgate_coarse = dgate.view(),
+          .dgate_fine = {}};
+}
+
+AttentionBackwardArgs BenchProblem::attention_backward() const {
+  AttentionBackwardArgs args;
+  args.q = q.view();
+  args.k = k.view();
+  args.v = v.view();
+  args.gate_coarse = Gate::tensor(gate.view());
+  args.q_plan = args.kv_plan = &plan;
+  args.lut = attention_lut.view();
+  args.lse = attention_lse.view();
+  args.fine_out = attention_fine_out.view();
+  args.dout = dout.view();
+  args.dq = dq.view();
+  args.dk = dk.view();
+  args.dv = dv.view();
+  args.dgate_coarse = dgate.view();
+  return args;
+}
+
+}  // namespace vsa::cli

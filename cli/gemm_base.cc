@@ -1,0 +1,31 @@
+#include "cli/gemm_base.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "cli/failure.h"
+#include "runtime/sampler/noise.h"
+
+namespace vsa::cli {
+namespace {
+
+constexpr dnnl_dim_t kSize = 3072;
+
+}  // namespace
+
+GemmBase::GemmBase() : a_(kSize * kSize), b_(kSize * kSize), c_(kSize * kSize) {
+  sampler::normal(1, 0, 0, a_);
+  sampler::normal(2, 0, 0, b_);
+}
+
+double GemmBase::flops() {
+  return 2.0 * static_cast<double>(kSize) * static_cast<double>(kSize) * static_cast<double>(kSize);
+}
+
+void GemmBase::run() {
+  if (dnnl_sgemm('N', 'N', kSize, kSize, kSize, 1.0F, a_.data(), kSize, b_.data(), kSize, 0.0F,
+                 c_.data(), kSize) != dnnl_success) {
+    throw Failure(ExitCode::kFailed, "oneDNN: sgemm failed");
+  }
+}
+
+}  // namespace vsa::cli
