@@ -34,9 +34,7 @@ Floats normal(int64_t n, uint32_t seed) {
   return x;
 }
 
-int64_t num_elements(const vsa::Dims& d) {
-  return d.batch * d.num_heads * d.seq_len * d.head_dim;
-}
+int64_t num_elements(const vsa::Dims& d) { return d.batch * d.num_heads * d.seq_len * d.head_dim; }
 
 /// Inputs and outputs of the operator, and the calls that are timed.
 class Case {
@@ -196,8 +194,8 @@ int main(int argc, char** argv) {
   fmt::print(", {} threads, medians of {}\n", omp_get_max_threads(), repeats);
   for (const Contestant& x : contestants) {
     const auto [low, high] = std::ranges::minmax(x.seconds);
-    fmt::print("{:16} {:8.2f} ms  ({:.2f} to {:.2f})  {:6.1f} GFLOP/s\n", x.name,
-               x.median() * 1e3, low * 1e3, high * 1e3, x.flops / x.median() * 1e-9);
+    fmt::print("{:16} {:8.2f} ms  ({:.2f} to {:.2f})  {:6.1f} GFLOP/s\n", x.name, x.median() * 1e3,
+               low * 1e3, high * 1e3, x.flops / x.median() * 1e-9);
   }
   const auto rate = [&](size_t i) { return contestants[i].flops / contestants[i].median(); };
   const auto time = [&](size_t i) { return contestants[i].median(); };

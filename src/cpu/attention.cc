@@ -17,6 +17,7 @@
 #include "src/cpu/fine_kernel.h"
 #include "src/cpu/packed_heads.h"
 #include "src/cpu/padding.h"
+#include "src/cpu/parallel.h"
 #include "src/cpu/select_row.h"
 
 namespace vsa::cpu {
@@ -46,10 +47,10 @@ struct QueryScratch {
     ranks.reserve(static_cast<size_t>(args.kv_plan->num_tiles()));
     kept.reserve(static_cast<size_t>(args.kv_plan->num_tiles()));
   }
-  FloatBuffer q, q_mean;             // [tile_tokens, head_dim], [head_dim]
-  FloatBuffer out, lse, fine;        // [tile_tokens, ld], [tile_tokens], see fine_scratch_size
-  FloatBuffer scores, weights;       // [num_kv_tiles]
-  FloatBuffer coarse_out;            // [ld]
+  FloatBuffer q, q_mean;        // [tile_tokens, head_dim], [head_dim]
+  FloatBuffer out, lse, fine;   // [tile_tokens, ld], [tile_tokens], see fine_scratch_size
+  FloatBuffer scores, weights;  // [num_kv_tiles]
+  FloatBuffer coarse_out;       // [ld]
   std::vector<uint64_t> ranks;
   std::vector<int32_t> kept;
 };

@@ -4,6 +4,7 @@
 #include "src/core/element.h"
 #include "src/cpu/coarse_kernel.h"
 #include "src/cpu/cpu.h"
+#include "src/cpu/float_buffer.h"
 #include "src/cpu/pack.h"
 #include "src/cpu/parallel.h"
 #include "src/cpu/rows.h"
@@ -35,10 +36,8 @@ Status coarse(const Context& context, const CoarseArgs& args) {
   const FloatBuffer v_rows(num_kv_tiles * ld);
   const int64_t scratch_floats = ld + 2 * cols + ld;
   const FloatBuffer scratch(num_threads(context) * scratch_floats);
-  const PooledKv kv{.k_packed = k_packed.data(),
-                    .v = v_rows.data(),
-                    .head_dim = dim,
-                    .plan = args.kv_plan};
+  const PooledKv kv{
+      .k_packed = k_packed.data(), .v = v_rows.data(), .head_dim = dim, .plan = args.kv_plan};
 
   for (int64_t head = 0; head < batch * num_kv_heads; ++head) {
     const int64_t b = head / num_kv_heads;
@@ -57,9 +56,9 @@ Status coarse(const Context& context, const CoarseArgs& args) {
           static_cast<const float*>(args.q_pooled.data) + row_offset(args.q_pooled, b, h, i);
       coarse_scores_row(kv, q, *args.scale, scores);
       if (!args.coarse_scores.empty()) {
-        std::copy_n(scores, num_kv_tiles,
-                    static_cast<float*>(args.coarse_scores.data) +
-                        row_offset(args.coarse_scores, b, h, i));
+        std::copy_n(
+            scores, num_kv_tiles,
+            static_cast<float*>(args.coarse_scores.data) + row_offset(args.coarse_scores, b, h, i));
       }
       if (args.coarse_out.empty()) return;
       coarse_out_row(kv, scores, weights, out);

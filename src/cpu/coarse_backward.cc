@@ -32,10 +32,8 @@ TilePlan plan_of_kv_means(const TilePlan& kv_plan) {
 
 LutBuffer table_of_all(int64_t batch, int64_t num_heads, int64_t num_q_tiles,
                        int64_t num_kv_tiles) {
-  LutBuffer lut({.batch = batch,
-                 .num_heads = num_heads,
-                 .num_q_tiles = num_q_tiles,
-                 .pitch = num_kv_tiles});
+  LutBuffer lut(
+      {.batch = batch, .num_heads = num_heads, .num_q_tiles = num_q_tiles, .pitch = num_kv_tiles});
   const Lut view = lut.view();
   for (int64_t row = 0; row < batch * num_heads * num_q_tiles; ++row) {
     int32_t* index = view.index + row * num_kv_tiles;

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numbers>
 
-#include "src/cpu/parallel.h"
+#include "src/cpu/float_buffer.h"
 #include "src/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -55,8 +55,7 @@ void CoarseOutRow(const PooledKv& kv, const float* scores, float* weights, float
   }
   Gemm({.data = weights, .row_stride = 0}, 1,
        {.data = kv.v, .k = num_tiles, .cols = out_cols, .row_stride = round_up_lanes(kv.head_dim)},
-       out, out_cols,
-       Store::kOverwrite);
+       out, out_cols, Store::kOverwrite);
   const FloatVec inverse = hn::Div(hn::Set(d, 1.0F), hn::SumOfLanes(d, sum));
   for (int64_t j = 0; j < out_cols; j += kLanes) {
     hn::StoreU(hn::Mul(hn::LoadU(d, out + j), inverse), d, out + j);

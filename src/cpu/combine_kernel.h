@@ -14,12 +14,13 @@ struct GateRows {
 };
 
 inline GateRows gate_rows(const Gate& gate, int64_t b, int64_t h, const TilePlan& plan, int64_t t) {
-  if (gate.is_tensor()) return {.rows = tile_rows(gate.as_tensor(), b, h, plan, t), .constant = 0.0F};
+  if (gate.is_tensor())
+    return {.rows = tile_rows(gate.as_tensor(), b, h, plan, t), .constant = 0.0F};
   return {.rows = {}, .constant = gate.as_constant()};
 }
 
 struct CombineTile {
-  const float* fine_out = nullptr;    ///< [rows, ld]; not read if gate_fine is zero
+  const float* fine_out = nullptr;  ///< [rows, ld]; not read if gate_fine is zero
   int64_t ld = 0;
   const float* coarse_out = nullptr;  ///< [head_dim]; not read if gate_coarse is zero
   GateRows gate_fine, gate_coarse;

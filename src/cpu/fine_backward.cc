@@ -1,4 +1,5 @@
-// The fine stage's gradients: two walks over the table, one for dq and one for dk and dv. Host-only.
+// The fine stage's gradients: two walks over the table, one for dq and one for dk and dv.
+// Host-only.
 //
 //   for a few kv heads at a time:  pack k^T, v^T and k                       (kv tiles in parallel)
 //     for each query head of the group:
@@ -14,6 +15,7 @@
 #include "src/core/lut_row.h"
 #include "src/cpu/cpu.h"
 #include "src/cpu/fine_backward_kernel.h"
+#include "src/cpu/float_buffer.h"
 #include "src/cpu/lut_t.h"
 #include "src/cpu/pack.h"
 #include "src/cpu/padding.h"
@@ -46,8 +48,8 @@ class FineBackward {
         q_rows_stride_(q_plan_.tile_tokens() * ld_) {
     const int64_t q_tiles = q_plan_.num_tiles();
     const int64_t kv_tiles = kv_plan_.num_tiles();
-    const int64_t head_floats = kv_tiles * (2 * transposed_stride_ + kv_rows_stride_) +
-                                2 * q_tiles * q_rows_stride_;
+    const int64_t head_floats =
+        kv_tiles * (2 * transposed_stride_ + kv_rows_stride_) + 2 * q_tiles * q_rows_stride_;
     max_heads_ = std::clamp<int64_t>(kMaxPassFloats / head_floats, 1, num_kv_heads_);
     k_transposed_ = FloatBuffer(max_heads_ * kv_tiles * transposed_stride_);
     v_transposed_ = FloatBuffer(max_heads_ * kv_tiles * transposed_stride_);
@@ -82,9 +84,8 @@ class FineBackward {
           tables.emplace_back(args_.lut, head / args_.q.shape[1], head % args_.q.shape[1],
                               kv_plan_.num_tiles());
         }
-        for_each(num_heads, q_plan_, [&](int64_t n, int64_t i, int) {
-          load_queries(q_head(first + n, g), n, i);
-        });
+        for_each(num_heads, q_plan_,
+                 [&](int64_t n, int64_t i, int) { load_queries(q_head(first + n, g), n, i); });
         for_each(num_heads, q_plan_, [&](int64_t n, int64_t i, int thread) {
           dq_tile(q_head(first + n, g), n, i, thread);
         });

@@ -83,8 +83,7 @@ void LoadOutputGradient(const OutputGradient& tile, float* dout, float* delta) {
       float* row = dout + i * ld;
       float sum = 0.0F;
       ForEachVector(tile.head_dim, [&](auto d, int64_t j) {
-        const auto weight =
-            gate != nullptr ? LoadF32(d, gate + j) : hn::Set(d, tile.gate.constant);
+        const auto weight = gate != nullptr ? LoadF32(d, gate + j) : hn::Set(d, tile.gate.constant);
         const auto x = hn::Mul(weight, LoadF32(d, gradient + j));
         hn::StoreU(x, d, row + j);
         sum += hn::GetLane(hn::SumOfLanes(d, hn::Mul(x, LoadF32(d, out + j))));
@@ -124,8 +123,8 @@ void FineDkvOfTile(const BackwardKv& kv, const BackwardQueries& queries, int64_t
                      .cols = RoundUpLanes(kv.head_dim),
                      .row_stride = ld};
     };
-    Gemm({.data = pair.p, .row_stride = 1, .k_stride = pair.ld}, pair.num_keys,
-         rows(queries.dout), dv, ld, Store::kAdd);
+    Gemm({.data = pair.p, .row_stride = 1, .k_stride = pair.ld}, pair.num_keys, rows(queries.dout),
+         dv, ld, Store::kAdd);
     Gemm({.data = pair.ds, .row_stride = 1, .k_stride = pair.ld}, pair.num_keys, rows(queries.q),
          dk, ld, Store::kAdd);
   }

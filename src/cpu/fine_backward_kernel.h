@@ -5,7 +5,7 @@
 #include <span>
 
 #include "src/cpu/combine_kernel.h"
-#include "src/cpu/parallel.h"
+#include "src/cpu/float_buffer.h"
 #include "src/cpu/rows.h"
 #include "vsa/tiling.h"
 
@@ -13,11 +13,11 @@ namespace vsa::cpu {
 
 /// Keys and values of one head in panels, tile after tile, valid tokens only.
 struct BackwardKv {
-  const float* k_transposed;   ///< pack_transposed of each tile of k
-  const float* v_transposed;   ///< pack_transposed of each tile of v
-  const float* k_rows;         ///< pack_rows of each tile of k
-  int64_t transposed_stride;   ///< floats from tile to tile: head_dim * round_up_lanes(tile_tokens)
-  int64_t rows_stride;         ///< tile_tokens * round_up_lanes(head_dim)
+  const float* k_transposed;  ///< pack_transposed of each tile of k
+  const float* v_transposed;  ///< pack_transposed of each tile of v
+  const float* k_rows;        ///< pack_rows of each tile of k
+  int64_t transposed_stride;  ///< floats from tile to tile: head_dim * round_up_lanes(tile_tokens)
+  int64_t rows_stride;        ///< tile_tokens * round_up_lanes(head_dim)
   int64_t head_dim;
   const TilePlan* plan;
 };

@@ -85,9 +85,9 @@ void FineOfTile(const PackedKv& kv, const FineTile& tile, float* scratch, float*
   const int64_t out_cols = RoundUpLanes(kv.head_dim);
   const int64_t ld_out = round_up_lanes(kv.head_dim);
   const int64_t ld = round_up_lanes(kv.plan->tile_tokens());
-  float* scores = scratch;                      // [num_rows, ld]
-  float* max = scores + tile.num_rows * ld;     // [num_rows]
-  float* sum = max + tile.num_rows;             // [num_rows, kLanes]
+  float* scores = scratch;                   // [num_rows, ld]
+  float* max = scores + tile.num_rows * ld;  // [num_rows]
+  float* sum = max + tile.num_rows;          // [num_rows, kLanes]
   std::fill_n(max, tile.num_rows, -kInf);
   std::fill_n(sum, tile.num_rows * kLanes, 0.0F);
   std::fill_n(out, tile.num_rows * ld_out, 0.0F);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "src/cpu/parallel.h"
+#include "src/cpu/float_buffer.h"
 #include "vsa/tiling.h"
 
 namespace vsa::cpu {

@@ -1,7 +1,7 @@
 // A contiguous f32 tensor with memory of its own. Host-only.
 #pragma once
 
-#include "src/cpu/parallel.h"
+#include "src/cpu/float_buffer.h"
 #include "vsa/tensor.h"
 
 namespace vsa::cpu {

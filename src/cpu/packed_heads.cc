@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/cpu/pack.h"
+#include "src/cpu/parallel.h"
 
 namespace vsa::cpu {
 namespace {

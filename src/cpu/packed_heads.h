@@ -5,8 +5,9 @@
 
 #include "src/cpu/coarse_kernel.h"
 #include "src/cpu/fine_kernel.h"
-#include "src/cpu/parallel.h"
+#include "src/cpu/float_buffer.h"
 #include "src/cpu/rows.h"
+#include "vsa/backend.h"
 
 namespace vsa::cpu {
 
@@ -42,9 +43,9 @@ class PackedHeads {
   PackOptions options_;
   int64_t head_dim_, ld_, k_tile_stride_, v_tile_stride_;
   int64_t max_heads_;
-  FloatBuffer k_packed_, v_packed_;                    // [max_heads, num_tiles, *_tile_stride]
-  FloatBuffer k_means_, k_means_packed_, v_means_;     // [max_heads, num_tiles, ld] (or packed)
-  FloatBuffer rows_;                                   // [threads, tile_tokens, ld]
+  FloatBuffer k_packed_, v_packed_;                 // [max_heads, num_tiles, *_tile_stride]
+  FloatBuffer k_means_, k_means_packed_, v_means_;  // [max_heads, num_tiles, ld] (or packed)
+  FloatBuffer rows_;                                // [threads, tile_tokens, ld]
 };
 
 }  // namespace vsa::cpu

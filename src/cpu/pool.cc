@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/cpu/cpu.h"
+#include "src/cpu/float_buffer.h"
 #include "src/cpu/padding.h"
 #include "src/cpu/parallel.h"
 #include "src/cpu/rows.h"

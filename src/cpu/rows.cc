@@ -18,9 +18,8 @@ void LoadRows(const Rows& rows, int64_t head_dim, float* to, int64_t ld) {
     for (int64_t i = 0; i < rows.count; ++i) {
       const T* from = static_cast<const T*>(rows.at(i));
       float* row = to + i * ld;
-      ForEachVector(head_dim, [&](auto d, int64_t j) {
-        hn::StoreU(LoadF32(d, from + j), d, row + j);
-      });
+      ForEachVector(head_dim,
+                    [&](auto d, int64_t j) { hn::StoreU(LoadF32(d, from + j), d, row + j); });
       for (int64_t j = head_dim; j < ld; ++j) row[j] = 0.0F;
     }
   });

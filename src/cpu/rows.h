@@ -40,16 +40,15 @@ struct MutableRows {
 };
 
 /// The rows of tile t, head h, batch item b; none if x is empty.
-inline Rows tile_rows(const ConstTensor& x, int64_t b, int64_t h, const TilePlan& plan,
-                      int64_t t) {
+inline Rows tile_rows(const ConstTensor& x, int64_t b, int64_t h, const TilePlan& plan, int64_t t) {
   if (x.empty()) return {};
   const auto tokens = plan.tokens(t);
-  return {.data = static_cast<const std::byte*>(x.data) +
-                  row_offset(x, b, h, 0) * size_bytes(x.dtype),
-          .dtype = x.dtype,
-          .stride = x.stride[2],
-          .tokens = tokens.data(),
-          .count = static_cast<int64_t>(tokens.size())};
+  return {
+      .data = static_cast<const std::byte*>(x.data) + row_offset(x, b, h, 0) * size_bytes(x.dtype),
+      .dtype = x.dtype,
+      .stride = x.stride[2],
+      .tokens = tokens.data(),
+      .count = static_cast<int64_t>(tokens.size())};
 }
 inline MutableRows tile_rows(const Tensor& x, int64_t b, int64_t h, const TilePlan& plan,
                              int64_t t) {

@@ -33,6 +33,6 @@ size_t dispatch_idx();
 
 /// The function `name` as compiled for the chosen target; after HWY_EXPORT(name). A build with one
 /// target only has tables of one entry.
-#define VSA_CPU_DISPATCH(name)                                           \
-  (*HWY_DISPATCH_TABLE(name)[(HWY_TARGETS & (HWY_TARGETS - 1)) == 0 ? 0 \
-                                                                     : ::vsa::cpu::dispatch_idx()])
+#define VSA_CPU_DISPATCH(name) \
+  (*HWY_DISPATCH_TABLE(        \
+      name)[(HWY_TARGETS & (HWY_TARGETS - 1)) == 0 ? 0 : ::vsa::cpu::dispatch_idx()])
