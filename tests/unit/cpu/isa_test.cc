@@ -52,7 +52,7 @@ TEST(Isa, TheForcedOneRuns) {
 
 TEST(Isa, BackendInfoNamesIt) {
   const BackendInfo info = backends()[static_cast<size_t>(BackendId::kCpu)];
-  EXPECT_TRUE(info.available);
+  EXPECT_TRUE(info.available) << info.detail;
   EXPECT_EQ(info.detail, isa().detail);
   EXPECT_FALSE(info.detail.empty());
 }
