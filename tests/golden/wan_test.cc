@@ -1,0 +1,137 @@
+// The text encoder and the transformer against tensors of a PyTorch restatement (README.md here).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "runtime/dit/transformer.h"
+#include "runtime/json_fields.h"
+#include "runtime/model_folder.h"
+#include "runtime/text/tokenizer.h"
+#include "tests/support/compare.h"
+
+namespace vsa {
+namespace {
+
+const std::filesystem::path kFolder =
+    std::filesystem::path(VSA_SOURCE_DIR) / "tests/golden/wan-tiny";
+// Both sides sum in f32, in other orders. A few hundred rounded operations of 6e-8 each stay below;
+// a wrong convention (norm2 for norm3, sines first, a pair order) is off by more than 1e-2.
+constexpr double kRelativeL2 = 1e-5;
+
+/// A tensor of expected.safetensors as f32.
+struct Golden {
+  std::vector<float> values;
+  ConstTensor flat() const { return view(values.data()); }
+  ConstTensor view(const float* data) const {
+    return ConstTensor::bhsd(data, DType::kF32,
+                             {.seq_len = 1, .head_dim = static_cast<int64_t>(values.size())});
+  }
+};
+
+class WanGolden : public testing::Test {
+ protected:
+  WanGolden()
+      : folder_(runtime::ModelFolder::open(kFolder).value()),
+        expected_(io::SafetensorsFile::open(kFolder / "expected.safetensors").value()),
+        text_weights_(io::Checkpoint::open(folder_.text_encoder_weights()).value()),
+        weights_(io::Checkpoint::open(folder_.transformer_weights()).value()),
+        model_(dit::WanTransformer::load(folder_.transformer, weights_, load_).value()) {}
+
+  Golden golden(const std::string& name) const {
+    const io::TensorView* view = expected_.find(name);
+    if (view == nullptr) throw std::runtime_error("no golden tensor " + name);
+    Golden tensor{std::vector<float>(static_cast<size_t>(view->num_elements()))};
+    throw_if_error(io::copy_as_f32(*view, tensor.values));
+    return tensor;
+  }
+
+  std::vector<int32_t> ids() const {
+    return text::Tokenizer::load(folder_.tokenizer())
+        .value()
+        .encode(expected_.metadata().at("prompt"), folder_.max_sequence_length)
+        .value();
+  }
+
+  text::TextEmbedding embedding() const {
+    nn::LoadSummary summary;
+    return text::Umt5Encoder::load(folder_.text_encoder, text_weights_, summary)
+        .value()
+        .encode(ids(), folder_.max_sequence_length)
+        .value();
+  }
+
+  /// The transformer's output for a golden input.
+  std::vector<float> velocity(const std::string& name, Grid grid, int64_t topk) const {
+    const dit::TextContext text = model_.prepare_text(embedding());
+    const TilePlan plan = TilePlan::grid(grid, {4, 4, 4}).value();
+    if (topk == 0) topk = plan.num_tiles();
+    dit::WanTransformer::Workspace workspace(model_, grid, plan);
+    const std::vector<int64_t> topks(2, topk);
+    std::vector<dit::LayerStats> stats(2);
+    const Golden latent = golden(name + ".latent");
+    std::vector<float> out(latent.values.size());
+    throw_if_error(model_.forward({.latents = latent.values.data(),
+                                   .timestep = golden(name + ".timestep").values.at(0),
+                                   .text = &text,
+                                   .context = {},
+                                   .topk = topks,
+                                   .on_layer = {},
+                                   .velocity = out.data()},
+                                  workspace, stats));
+    return out;
+  }
+
+  void expect_velocity(const std::string& name, Grid grid) const {
+    for (const auto& [mode, topk] : {std::pair{".dense", 0}, std::pair{".topk2", 2}}) {
+      const std::vector<float> out = velocity(name, grid, topk);
+      const Golden want = golden(name + ".velocity" + mode);
+      ASSERT_EQ(out.size(), want.values.size());
+      EXPECT_LT(test::relative_l2(want.view(out.data()), want.flat()), kRelativeL2) << name << mode;
+    }
+    // The comparison can fail: sparse and dense outputs differ by far more.
+    EXPECT_GT(test::relative_l2(golden(name + ".velocity.topk2").flat(),
+                                golden(name + ".velocity.dense").flat()),
+              1e-3);
+  }
+
+  runtime::ModelFolder folder_;
+  io::SafetensorsFile expected_;
+  io::Checkpoint text_weights_, weights_;
+  dit::LoadReport load_;
+  dit::WanTransformer model_;
+};
+
+TEST_F(WanGolden, R19_LoadsEveryTensor) {
+  EXPECT_EQ(load_.naming, "diffusers");
+  EXPECT_TRUE(load_.has_gates);
+  EXPECT_EQ(load_.summary.unused, std::vector<std::string>{});
+  EXPECT_EQ(load_.summary.loaded, std::ssize(weights_.tensors()));
+  EXPECT_EQ(load_.summary.dtype, "F32");
+}
+
+TEST_F(WanGolden, TokenIds) {
+  const io::TensorView* view = expected_.find("text.ids");
+  ASSERT_NE(view, nullptr);
+  std::vector<int32_t> want(static_cast<size_t>(view->num_elements()));
+  std::memcpy(want.data(), view->bytes.data(), view->bytes.size());
+  std::vector<int32_t> got = ids();
+  EXPECT_EQ(got.back(), 1);
+  got.resize(want.size(), 0);
+  EXPECT_EQ(got, want);
+}
+
+TEST_F(WanGolden, R10_R11_TextEncoder) {
+  const text::TextEmbedding got = embedding();
+  const Golden want = golden("text.hidden");
+  ASSERT_EQ(got.rows.size(), std::ssize(want.values));
+  EXPECT_LT(test::relative_l2(want.view(got.rows.data()), want.flat()), kRelativeL2);
+  for (int64_t i = got.num_valid * 24; i < got.rows.size(); ++i) EXPECT_EQ(got.rows.data()[i], 0);
+}
+
+TEST_F(WanGolden, VelocityOnPartialTiles) { expect_velocity("partial", {5, 6, 7}); }
+TEST_F(WanGolden, VelocityOnFullTiles) { expect_velocity("full", {4, 8, 8}); }
+
+}  // namespace
+}  // namespace vsa
