@@ -7,6 +7,7 @@
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
+#include <vector>
 
 #include "runtime/nn/parallel.h"
 
@@ -34,6 +35,9 @@ dnnl::primitive_attr attributes(Activation activation) {
   }
   dnnl::primitive_attr attr;
   attr.set_post_ops(ops);
+  // The library's own scratchpad belongs to the thread that made the primitive; here one primitive
+  // runs on many threads at once.
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
 }
 
@@ -51,7 +55,12 @@ struct Linear::State {
   memory bias;    // [1, out]; empty handle if there is none
 
   std::mutex mutex;
-  std::map<int64_t, dnnl::matmul> by_rows;  // a whole block, a tail: few entries
+  /// The product of that many rows, and the memory that it needs on the way.
+  struct Product {
+    dnnl::matmul matmul;
+    memory::desc scratchpad;
+  };
+  std::map<int64_t, Product> by_rows;  // a whole block, a tail: few entries
 
   dnnl::matmul::primitive_desc describe(int64_t rows, const memory::desc& weight_desc) const {
     const memory::desc x = row_major(rows, dims.in);
@@ -62,13 +71,15 @@ struct Linear::State {
     return {op, attributes(activation), cpu_engine()};
   }
 
-  dnnl::matmul primitive(int64_t rows) {
+  Product product(int64_t rows) {
     const std::lock_guard lock(mutex);
     auto found = by_rows.find(rows);
     if (found == by_rows.end()) {
       // Planned for one thread: threads work on different rows, and no sum is ever split.
       const ThreadCount one(1);
-      found = by_rows.emplace(rows, dnnl::matmul(describe(rows, weight.get_desc()))).first;
+      const auto description = describe(rows, weight.get_desc());
+      const Product product{dnnl::matmul(description), description.scratchpad_desc()};
+      found = by_rows.emplace(rows, product).first;
     }
     return found->second;
   }
@@ -96,14 +107,18 @@ Linear::Linear(LinearDims dims, std::span<const float> weight, std::span<const f
 LinearDims Linear::dims() const { return state_ ? state_->dims : LinearDims{}; }
 
 void Linear::forward_block(const float* x, int64_t rows, float* y) const {
-  const auto matmul = state_->primitive(rows);
+  const State::Product product = state_->product(rows);
   dnnl::stream stream(cpu_engine());
   std::unordered_map<int, memory> args{
       {DNNL_ARG_SRC, memory(row_major(rows, state_->dims.in), cpu_engine(), const_cast<float*>(x))},
       {DNNL_ARG_WEIGHTS, state_->weight},
       {DNNL_ARG_DST, memory(row_major(rows, state_->dims.out), cpu_engine(), y)}};
   if (state_->bias) args.emplace(DNNL_ARG_BIAS, state_->bias);
-  matmul.execute(stream, args);
+  static thread_local std::vector<std::byte> scratchpad;
+  const size_t size = product.scratchpad.get_size();
+  if (scratchpad.size() < size) scratchpad.resize(size);
+  args.emplace(DNNL_ARG_SCRATCHPAD, memory(product.scratchpad, cpu_engine(), scratchpad.data()));
+  product.matmul.execute(stream, args);
   stream.wait();
 }
 
