@@ -28,6 +28,9 @@ void CombineOfTile(const CombineTile& tile) {
   const bool has_coarse = !tile.gate_coarse.is_zero();
   VisitDType(tile.out.dtype, [&]<class T>(T*) {
     for (int64_t i = 0; i < tile.out.count; ++i) {
+      prefetch_row(tile.out, i + kPrefetchRows, tile.head_dim);
+      prefetch_row(tile.gate_coarse.rows, i + kPrefetchRows, tile.head_dim);
+      prefetch_row(tile.gate_fine.rows, i + kPrefetchRows, tile.head_dim);
       T* to = static_cast<T*>(tile.out.at(i));
       ForEachVector(tile.head_dim, [&](auto d, int64_t j) {
         auto sum = hn::Zero(d);

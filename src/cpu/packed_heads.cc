@@ -11,7 +11,7 @@ namespace {
 
 // 16 MiB of panels: heads below it share a pass. A head of 8192 tokens with head_dim 128 alone
 // takes 8 MiB, and should stay in the last cache level.
-constexpr int64_t kMaxPassFloats = int64_t{4} << 20;
+constexpr int64_t kMaxPassFloats = int64_t{2} << 20;
 
 }  // namespace
 

@@ -16,6 +16,7 @@ namespace vsa::cpu::HWY_NAMESPACE {
 void LoadRows(const Rows& rows, int64_t head_dim, float* to, int64_t ld) {
   VisitDType(rows.dtype, [&]<class T>(T*) {
     for (int64_t i = 0; i < rows.count; ++i) {
+      prefetch_row(rows, i + kPrefetchRows, head_dim);
       const T* from = static_cast<const T*>(rows.at(i));
       float* row = to + i * ld;
       ForEachVector(head_dim,

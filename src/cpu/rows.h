@@ -61,6 +61,21 @@ inline MutableRows tile_rows(const Tensor& x, int64_t b, int64_t h, const TilePl
           .count = static_cast<int64_t>(tokens.size())};
 }
 
+/// Rows to ask for ahead of the one that is read: rows of one head lie apart, where the hardware's
+/// prefetchers do not look, and 8 rows of 512 bytes are as many lines as a core can wait for.
+/// (BSHD, H 4, D 128, f32: 35 GB/s instead of 20.)
+inline constexpr int64_t kPrefetchRows = 8;
+
+/// Asks for the cache lines of row i, if there is one.
+template <class R>
+inline void prefetch_row(const R& rows, int64_t i, int64_t head_dim) {
+  if (rows.data == nullptr || i >= rows.count) return;
+  constexpr int64_t kCacheLine = 64;
+  const auto* row = static_cast<const std::byte*>(rows.at(i));
+  const int64_t bytes = head_dim * size_bytes(rows.dtype);
+  for (int64_t byte = 0; byte < bytes; byte += kCacheLine) __builtin_prefetch(row + byte);
+}
+
 /// to[i, :] = row i as f32; columns from head_dim (a multiple of 8) up to ld are set to 0.
 void load_rows(const Rows& rows, int64_t head_dim, float* to, int64_t ld);
 /// Row i = from[i, :], rounded to nearest even.
