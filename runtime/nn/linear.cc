@@ -7,8 +7,8 @@
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
-#include <vector>
 
+#include "runtime/nn/buffer.h"
 #include "runtime/nn/parallel.h"
 
 namespace vsa::nn {
@@ -35,11 +35,24 @@ dnnl::primitive_attr attributes(Activation activation) {
   }
   dnnl::primitive_attr attr;
   attr.set_post_ops(ops);
-  // The library's own scratchpad belongs to the thread that made the primitive; here one primitive
-  // runs on many threads at once.
+  // oneDNN's own scratchpad belongs to the primitive, and one primitive runs on many threads here.
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
 }
+
+/// Memory of the calling thread, as large as any primitive needed so far.
+memory scratchpad(const memory::desc& desc) {
+  thread_local Buffer buffer;
+  const auto floats = static_cast<int64_t>((desc.get_size() + sizeof(float) - 1) / sizeof(float));
+  if (buffer.size() < floats) buffer = Buffer(floats);
+  return {desc, cpu_engine(), buffer.data()};
+}
+
+/// A multiplication for a certain number of rows.
+struct Matmul {
+  dnnl::matmul primitive;
+  memory::desc scratchpad_desc;
+};
 
 }  // namespace
 
@@ -55,12 +68,7 @@ struct Linear::State {
   memory bias;    // [1, out]; empty handle if there is none
 
   std::mutex mutex;
-  /// The product of that many rows, and the memory that it needs on the way.
-  struct Product {
-    dnnl::matmul matmul;
-    memory::desc scratchpad;
-  };
-  std::map<int64_t, Product> by_rows;  // a whole block, a tail: few entries
+  std::map<int64_t, Matmul> by_rows;  // a whole block, a tail: few entries
 
   dnnl::matmul::primitive_desc describe(int64_t rows, const memory::desc& weight_desc) const {
     const memory::desc x = row_major(rows, dims.in);
@@ -71,15 +79,17 @@ struct Linear::State {
     return {op, attributes(activation), cpu_engine()};
   }
 
-  Product product(int64_t rows) {
+  /// The reference stays valid: entries are never removed.
+  const Matmul& matmul(int64_t rows) {
     const std::lock_guard lock(mutex);
     auto found = by_rows.find(rows);
     if (found == by_rows.end()) {
       // Planned for one thread: threads work on different rows, and no sum is ever split.
       const ThreadCount one(1);
       const auto description = describe(rows, weight.get_desc());
-      const Product product{dnnl::matmul(description), description.scratchpad_desc()};
-      found = by_rows.emplace(rows, product).first;
+      found =
+          by_rows.emplace(rows, Matmul{dnnl::matmul(description), description.scratchpad_desc()})
+              .first;
     }
     return found->second;
   }
@@ -107,18 +117,15 @@ Linear::Linear(LinearDims dims, std::span<const float> weight, std::span<const f
 LinearDims Linear::dims() const { return state_ ? state_->dims : LinearDims{}; }
 
 void Linear::forward_block(const float* x, int64_t rows, float* y) const {
-  const State::Product product = state_->product(rows);
+  const Matmul& matmul = state_->matmul(rows);
   dnnl::stream stream(cpu_engine());
   std::unordered_map<int, memory> args{
       {DNNL_ARG_SRC, memory(row_major(rows, state_->dims.in), cpu_engine(), const_cast<float*>(x))},
       {DNNL_ARG_WEIGHTS, state_->weight},
-      {DNNL_ARG_DST, memory(row_major(rows, state_->dims.out), cpu_engine(), y)}};
+      {DNNL_ARG_DST, memory(row_major(rows, state_->dims.out), cpu_engine(), y)},
+      {DNNL_ARG_SCRATCHPAD, scratchpad(matmul.scratchpad_desc)}};
   if (state_->bias) args.emplace(DNNL_ARG_BIAS, state_->bias);
-  static thread_local std::vector<std::byte> scratchpad;
-  const size_t size = product.scratchpad.get_size();
-  if (scratchpad.size() < size) scratchpad.resize(size);
-  args.emplace(DNNL_ARG_SCRATCHPAD, memory(product.scratchpad, cpu_engine(), scratchpad.data()));
-  product.matmul.execute(stream, args);
+  matmul.primitive.execute(stream, args);
   stream.wait();
 }
 

@@ -10,6 +10,10 @@ namespace vsa::nn {
 
 void parallel_rows(int64_t rows, const std::function<void(const RowBlock&)>& fn) {
   const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
+  if (blocks <= 1) {  // waking and awaiting other threads costs more than a short row block
+    if (blocks == 1) fn({.begin = 0, .end = rows, .thread = 0});
+    return;
+  }
   std::exception_ptr failure;  // exceptions must not leave an OpenMP region
 #pragma omp parallel for schedule(dynamic)
   for (int64_t i = 0; i < blocks; ++i) {
