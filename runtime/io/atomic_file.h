@@ -34,6 +34,8 @@ class AtomicFile {
   /// Moves the position, in bytes from the start of the file.
   Status seek(int64_t position);
   int64_t position() const { return position_; }
+  /// Ok, or the first error.
+  const Status& status() const { return status_; }
 
   /// Flushes to the device and closes; only commit() may follow. For a set of files that should
   /// appear together: seal all, then commit all.

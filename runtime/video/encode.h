@@ -1,0 +1,29 @@
+// Encoding frames through FFmpeg's libraries into one file; internal to runtime/video. Host-only.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/video/frames.h"
+#include "vsa/status.h"
+
+namespace vsa::video {
+
+/// How one kind of file is made, in the names of FFmpeg's libraries.
+struct EncodeRecipe {
+  const char* muxer;
+  const char* encoder;
+  const char* filters;           ///< from RGB frames to what the encoder takes
+  bool needs_even_size = false;  ///< an odd edge is repeated once
+  std::vector<std::pair<const char*, const char*>> encoder_options;
+};
+
+/// Writes the file, whole or not at all.
+/// @param scale  each pixel becomes scale x scale pixels
+/// @return Unsupported if the libraries were built without that encoder; IoError; OutOfMemory
+Status encode(const std::filesystem::path& path, const Frames& frames, double fps, int64_t scale,
+              const EncodeRecipe& recipe);
+
+}  // namespace vsa::video

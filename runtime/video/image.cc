@@ -1,0 +1,63 @@
+// One 8-bit RGB picture, and PNG files.
+#include "runtime/video/image.h"
+
+#include <fmt/format.h>
+#include <stb_image_write.h>
+
+#include <algorithm>
+
+#include "runtime/io/atomic_file.h"
+
+namespace vsa::video {
+
+Image Image::filled(int64_t height, int64_t width, Rgb colour) {
+  Image image{height, width, std::vector<uint8_t>(static_cast<size_t>(height * width * 3))};
+  image.fill(0, 0, height, width, colour);
+  return image;
+}
+
+void Image::fill(int64_t y, int64_t x, int64_t fill_height, int64_t fill_width, Rgb colour) {
+  const int64_t y_end = std::min(y + fill_height, height);
+  const int64_t x_end = std::min(x + fill_width, width);
+  for (int64_t row = std::max<int64_t>(y, 0); row < y_end; ++row) {
+    for (int64_t col = std::max<int64_t>(x, 0); col < x_end; ++col) {
+      std::copy(colour.begin(), colour.end(), pixel(row, col));
+    }
+  }
+}
+
+void paste(std::span<const uint8_t> rgb, int64_t height, int64_t width, Placement to,
+           Image& image) {
+  for (int64_t y = 0; y < height * to.scale; ++y) {
+    for (int64_t x = 0; x < width * to.scale; ++x) {
+      const int64_t source = (y / to.scale * width + x / to.scale) * 3;
+      std::copy_n(rgb.data() + source, 3, image.pixel(to.y + y, to.x + x));
+    }
+  }
+}
+
+std::string encode_png(const Image& image) {
+  std::string bytes;
+  const auto append = [](void* to, void* data, int size) {
+    static_cast<std::string*>(to)->append(static_cast<const char*>(data),
+                                          static_cast<size_t>(size));
+  };
+  stbi_write_png_to_func(append, &bytes, static_cast<int>(image.width),
+                         static_cast<int>(image.height), 3, image.rgb.data(),
+                         static_cast<int>(image.width * 3));
+  return bytes;
+}
+
+Status write_png(const std::filesystem::path& path, const Image& image) {
+  if (path.extension() != ".png") {
+    return invalid_argument(
+        fmt::format("[write_png] path: expected a name ending in .png, got {}", path.string()));
+  }
+  if (image.height <= 0 || image.width <= 0) {
+    return invalid_argument(fmt::format("[write_png] image: expected at least one pixel, got {}x{}",
+                                        image.width, image.height));
+  }
+  return io::write_file(path, encode_png(image));
+}
+
+}  // namespace vsa::video

@@ -1,0 +1,39 @@
+// Writing frames as mp4, gif, y4m or numbered png files. Host-only.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "runtime/video/frames.h"
+#include "vsa/status.h"
+
+namespace vsa::video {
+
+enum class VideoKind { kMp4, kGif, kPngFrames, kY4m };
+
+/// What a file of that exact name would hold: .mp4, .gif, .y4m (case does not matter), or .png with
+/// one %d or %0Nd for the number of the frame, from 0. No name is ever changed or completed.
+/// @return InvalidArgument listing the kinds for any other name
+Result<VideoKind> video_kind(const std::filesystem::path& path);
+
+/// Finds out before a long run whether write_video could write there.
+/// @return InvalidArgument as video_kind; IoError as io::check_writable (for png frames the
+///         directory may be missing, then the one it lies in is checked)
+Status check_video_path(const std::filesystem::path& path);
+
+/// Writes all frames; on failure nothing is left under the final name. The same frames give the
+/// same bytes with the same FFmpeg libraries.
+///   mp4  H.264 in 4:2:0, close to lossless; an odd edge is repeated once, since 4:2:0 needs even
+///   sizes gif  one palette of 256 colours for all frames, dithered; endless. Times are in 1/100 s,
+///   so that
+///        single frames may be 1/200 s off while the whole keeps its length
+///   png  one file a frame, lossless; the directory is made if it is missing
+///   y4m  4:4:4, uncompressed
+/// @param fps    frames per second, above 0, at most 1000; kept as a fraction (23.976 = 2997/125)
+/// @param scale  each pixel becomes scale x scale pixels, unsmoothed; at least 1
+/// @return InvalidArgument (name, frames, fps or scale) | Unsupported (an encoder is missing from
+///         this build of FFmpeg) | IoError | OutOfMemory
+Status write_video(const std::filesystem::path& path, const Frames& frames, double fps,
+                   int64_t scale = 1);
+
+}  // namespace vsa::video
