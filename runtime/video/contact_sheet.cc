@@ -1,0 +1,66 @@
+// Frames of one or more videos on one picture.
+#include "runtime/video/contact_sheet.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vsa::video {
+namespace {
+
+constexpr int64_t kMaxFrames = 16;
+constexpr int64_t kColumns = 8;
+constexpr int64_t kGap = 4;  // pixels
+constexpr Rgb kBackground{24, 24, 24};
+
+int64_t shown(const Frames& video) { return std::min(video.num_frames, kMaxFrames); }
+int64_t rows_of(const Frames& video) { return (shown(video) + kColumns - 1) / kColumns; }
+
+}  // namespace
+
+Image contact_sheet(std::span<const Frames* const> videos, int64_t scale) {
+  int64_t height = kGap;
+  int64_t width = 0;
+  for (const Frames* video : videos) {
+    const int64_t columns = std::min(shown(*video), kColumns);
+    height += rows_of(*video) * (video->height * scale + kGap);
+    width = std::max(width, columns * (video->width * scale + kGap) + kGap);
+  }
+  Image sheet = Image::filled(height, width, kBackground);
+  int64_t y = kGap;
+  for (const Frames* video : videos) {
+    const int64_t count = shown(*video);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t frame = count == 1 ? 0 : i * (video->num_frames - 1) / (count - 1);
+      paste(video->frame(frame), video->height, video->width,
+            {.y = y + i / kColumns * (video->height * scale + kGap),
+             .x = kGap + i % kColumns * (video->width * scale + kGap),
+             .scale = scale},
+            sheet);
+    }
+    y += rows_of(*video) * (video->height * scale + kGap);
+  }
+  return sheet;
+}
+
+Result<Frames> side_by_side(const Frames& left, const Frames& right) {
+  if (left.num_frames != right.num_frames || left.height != right.height ||
+      left.width != right.width) {
+    return invalid_argument(fmt::format(
+        "[side_by_side] right: expected {} frames of {}x{}, got {} of {}x{}", left.num_frames,
+        left.height, left.width, right.num_frames, right.height, right.width));
+  }
+  Frames both{.num_frames = left.num_frames,
+              .height = left.height,
+              .width = 2 * left.width,
+              .rgb = std::vector<uint8_t>(left.rgb.size() * 2)};
+  const int64_t row_bytes = left.width * 3;
+  auto to = both.rgb.begin();
+  for (int64_t row = 0; row < left.num_frames * left.height; ++row) {
+    to = std::copy_n(left.rgb.begin() + row * row_bytes, row_bytes, to);
+    to = std::copy_n(right.rgb.begin() + row * row_bytes, row_bytes, to);
+  }
+  return both;
+}
+
+}  // namespace vsa::video
