@@ -58,7 +58,10 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
   app.option_defaults()->always_capture_default(false);
   add_plan(app);
   add_attend(app);
+  add_inspect(app);
   add_bench(app);
+  add_generate(app);
+  add_decode(app);
 
   const std::string command = command_name(app, argc, argv);
   try {

@@ -47,6 +47,7 @@ class AttentionInput {
   const ConstTensor& k() const { return k_; }
   const ConstTensor& v() const { return v_; }
   Grid grid() const { return grid_; }
+  Grid kv_grid() const { return kv_grid_; }
   TileShape tile() const { return tile_; }
   const TilePlan& q_plan() const { return *q_plan_; }
   const TilePlan& kv_plan() const { return *kv_plan_; }
