@@ -34,31 +34,26 @@ struct Pair {
 };
 
 /// Computes p and ds. Columns from num_keys on hold anything.
-Pair Probabilities(const BackwardKv& kv, const BackwardQueries& queries, int64_t q_tile,
-                   int64_t kv_tile, float* scratch) {
+Pair Probabilities(const KeyTile& keys, const QueryTile& queries, int64_t head_dim,
+                   float* scratch) {
   const FloatTag d;
-  const int64_t ld = round_up_lanes(kv.plan->tile_tokens());
-  const int64_t ld_q = round_up_lanes(kv.head_dim);
-  const int64_t first_row = q_tile * queries.plan->tile_tokens();
+  const int64_t ld = round_up_lanes(keys.num_keys);
+  const int64_t ld_q = round_up_lanes(head_dim);
   const Pair pair{.p = scratch,
-                  .ds = scratch + queries.plan->tile_tokens() * ld,
+                  .ds = scratch + queries.num_rows * ld,
                   .ld = ld,
-                  .num_rows = queries.plan->tile_len(q_tile),
-                  .num_keys = kv.plan->tile_len(kv_tile),
-                  .cols = RoundUpLanes(kv.plan->tile_len(kv_tile))};
-  Gemm({.data = queries.q + first_row * ld_q, .row_stride = ld_q}, pair.num_rows,
-       {.data = kv.k_transposed + kv_tile * kv.transposed_stride,
-        .k = kv.head_dim,
-        .cols = pair.cols},
-       pair.p, ld, Store::kOverwrite);
-  Gemm({.data = queries.dout + first_row * ld_q, .row_stride = ld_q}, pair.num_rows,
-       {.data = kv.v_transposed + kv_tile * kv.transposed_stride,
-        .k = kv.head_dim,
-        .cols = pair.cols},
-       pair.ds, ld, Store::kOverwrite);
+                  .num_rows = queries.num_rows,
+                  .num_keys = keys.num_keys,
+                  .cols = RoundUpLanes(keys.num_keys)};
+  Gemm({.data = queries.q, .row_stride = ld_q}, pair.num_rows,
+       {.data = keys.k_transposed, .k = head_dim, .cols = pair.cols}, pair.p, ld,
+       Store::kOverwrite);
+  Gemm({.data = queries.dout, .row_stride = ld_q}, pair.num_rows,
+       {.data = keys.v_transposed, .k = head_dim, .cols = pair.cols}, pair.ds, ld,
+       Store::kOverwrite);
   for (int64_t r = 0; r < pair.num_rows; ++r) {
-    const FloatVec lse = hn::Set(d, queries.lse_log2[first_row + r]);
-    const FloatVec delta = hn::Set(d, queries.delta[first_row + r]);
+    const FloatVec lse = hn::Set(d, queries.lse_log2[r]);
+    const FloatVec delta = hn::Set(d, queries.delta[r]);
     float* HWY_RESTRICT p = pair.p + r * ld;
     float* HWY_RESTRICT ds = pair.ds + r * ld;
     for (int64_t j = 0; j < pair.cols; j += kLanes) {
@@ -94,39 +89,36 @@ void LoadOutputGradient(const OutputGradient& tile, float* dout, float* delta) {
   });
 }
 
-void FineDqOfTile(const BackwardKv& kv, const BackwardQueries& queries, int64_t q_tile,
-                  std::span<const int32_t> kv_tiles, float* scratch, float* dq) {
+void FineDqOfTile(const KeyTiles& keys, const QueryTile& queries, std::span<const int32_t> kv_tiles,
+                  float* scratch, float* dq) {
   record_target(HWY_TARGET);
-  const int64_t ld = round_up_lanes(kv.head_dim);
-  std::fill_n(dq, queries.plan->tile_len(q_tile) * ld, 0.0F);
+  const int64_t ld = round_up_lanes(keys.head_dim);
+  std::fill_n(dq, queries.num_rows * ld, 0.0F);
   for (const int32_t j : kv_tiles) {
-    if (kv.plan->tile_len(j) == 0) continue;
-    const Pair pair = Probabilities(kv, queries, q_tile, j, scratch);
+    const KeyTile tile = keys.tile(j);
+    if (tile.num_keys == 0) continue;
+    const Pair pair = Probabilities(tile, queries, keys.head_dim, scratch);
     Gemm({.data = pair.ds, .row_stride = pair.ld}, pair.num_rows,
-         {.data = kv.k_rows + j * kv.rows_stride,
-          .k = pair.num_keys,
-          .cols = RoundUpLanes(kv.head_dim)},
-         dq, ld, Store::kAdd);
+         {.data = tile.k_rows, .k = pair.num_keys, .cols = RoundUpLanes(keys.head_dim)}, dq, ld,
+         Store::kAdd);
   }
 }
 
-void FineDkvOfTile(const BackwardKv& kv, const BackwardQueries& queries, int64_t kv_tile,
-                   std::span<const int32_t> q_tiles, float* scratch, float* dk, float* dv) {
-  const int64_t ld = round_up_lanes(kv.head_dim);
-  if (kv.plan->tile_len(kv_tile) == 0) return;
+void FineDkvOfTile(const KeyTile& keys, const QueryTiles& queries, std::span<const int32_t> q_tiles,
+                   float* scratch, float* dk, float* dv) {
+  const int64_t ld = round_up_lanes(queries.head_dim);
+  if (keys.num_keys == 0) return;
   for (const int32_t i : q_tiles) {
-    const Pair pair = Probabilities(kv, queries, i, kv_tile, scratch);
-    const int64_t first_row = i * queries.plan->tile_tokens();
+    const QueryTile tile = queries.tile(i);
+    const Pair pair = Probabilities(keys, tile, queries.head_dim, scratch);
     const auto rows = [&](const float* x) {
-      return MatrixB{.data = x + first_row * ld,
-                     .k = pair.num_rows,
-                     .cols = RoundUpLanes(kv.head_dim),
-                     .row_stride = ld};
+      return MatrixB{
+          .data = x, .k = pair.num_rows, .cols = RoundUpLanes(queries.head_dim), .row_stride = ld};
     };
-    Gemm({.data = pair.p, .row_stride = 1, .k_stride = pair.ld}, pair.num_keys, rows(queries.dout),
-         dv, ld, Store::kAdd);
-    Gemm({.data = pair.ds, .row_stride = 1, .k_stride = pair.ld}, pair.num_keys, rows(queries.q),
-         dk, ld, Store::kAdd);
+    Gemm({.data = pair.p, .row_stride = 1, .k_stride = pair.ld}, pair.num_keys, rows(tile.dout), dv,
+         ld, Store::kAdd);
+    Gemm({.data = pair.ds, .row_stride = 1, .k_stride = pair.ld}, pair.num_keys, rows(tile.q), dk,
+         ld, Store::kAdd);
   }
 }
 
@@ -158,15 +150,15 @@ void load_output_gradient(const OutputGradient& tile, float* dout, float* delta)
 }
 
 HWY_EXPORT(FineDqOfTile);
-void fine_dq_tile(const BackwardKv& kv, const BackwardQueries& queries, int64_t q_tile,
-                  std::span<const int32_t> kv_tiles, float* scratch, float* dq) {
-  VSA_CPU_DISPATCH(FineDqOfTile)(kv, queries, q_tile, kv_tiles, scratch, dq);
+void fine_dq_tile(const KeyTiles& keys, const QueryTile& queries, std::span<const int32_t> kv_tiles,
+                  float* scratch, float* dq) {
+  VSA_CPU_DISPATCH(FineDqOfTile)(keys, queries, kv_tiles, scratch, dq);
 }
 
 HWY_EXPORT(FineDkvOfTile);
-void fine_dkv_tile(const BackwardKv& kv, const BackwardQueries& queries, int64_t kv_tile,
-                   std::span<const int32_t> q_tiles, float* scratch, float* dk, float* dv) {
-  VSA_CPU_DISPATCH(FineDkvOfTile)(kv, queries, kv_tile, q_tiles, scratch, dk, dv);
+void fine_dkv_tile(const KeyTile& keys, const QueryTiles& queries, std::span<const int32_t> q_tiles,
+                   float* scratch, float* dk, float* dv) {
+  VSA_CPU_DISPATCH(FineDkvOfTile)(keys, queries, q_tiles, scratch, dk, dv);
 }
 
 HWY_EXPORT(StoreGradient);
