@@ -1,0 +1,55 @@
+// Runs the vsa binary as a user would, and captures what it prints.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vsa::test {
+
+struct RunOptions {
+  std::filesystem::path directory;  ///< to run in; empty: this process's own
+  std::string stdout_path;          ///< write stdout there; empty: capture it
+  bool closed_stdout = false;       ///< stdout is a pipe that nobody reads
+  bool terminal_stderr = false;     ///< stderr is a terminal
+  /// Polled while the process runs; once true, SIGINT is sent.
+  std::function<bool()> interrupt_when;
+  /// No file may grow beyond this: a full disk.
+  std::optional<int64_t> max_file_bytes;
+};
+
+struct RunResult {
+  int exit_code = -1;  ///< 128 + the signal if it was killed by one
+  std::string out, err;
+
+  nlohmann::json json() const { return nlohmann::json::parse(out); }
+};
+
+/// Throws std::runtime_error if the process cannot be started or does not end within two minutes.
+RunResult run_vsa(const std::vector<std::string>& args, const RunOptions& options = {});
+
+/// A fresh directory, removed with everything in it at the end.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  /// Names of all files below, sorted.
+  std::vector<std::string> files() const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_file(const std::filesystem::path& path);
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+}  // namespace vsa::test
