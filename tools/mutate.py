@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Breaks each stage on purpose, one place at a time, and demands that the named test notices.
+
+Works on a copy of the tree in build-mutation/, where only what a mutation touches is rebuilt. The
+mutations are in tools/mutations.py.
+
+usage: tools/mutate.py [-j JOBS] [WORD]    only mutations with WORD in their name or file
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from mutations import MUTATIONS
+
+ROOT = Path(__file__).resolve().parent.parent
+COPY = ROOT / "build-mutation" / "tree"
+BUILD = ROOT / "build-mutation" / "build"
+# A mutation may turn a loop into an endless one; no named test takes half as long.
+TEST_TIMEOUT_S = 300
+
+
+class Failure(Exception):
+    """The run proves nothing: a mutation does not apply, or the tree is broken without any."""
+
+
+def copy_tree():
+    """Copies tracked files, leaving equal ones alone so that they are not rebuilt."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
+    wanted = {name for name in listed.stdout.decode().split("\0")
+              if name and not name.startswith("models/") and (ROOT / name).is_file()}
+    for name in wanted:
+        content = (ROOT / name).read_bytes()
+        target = COPY / name
+        if not target.exists() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    for path in COPY.rglob("*"):
+        if path.is_file() and str(path.relative_to(COPY)) not in wanted:
+            path.unlink()
+
+
+def build(jobs, targets):
+    done = subprocess.run(["cmake", "--build", BUILD, "-j", str(jobs), "--target", *targets],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failure("does not build:\n" + done.stdout[-3000:])
+
+
+def run_test(binary, test):
+    """Whether the test passes; it must exist."""
+    try:
+        done = subprocess.run([BUILD / "tests" / binary, f"--gtest_filter={test}"],
+                              capture_output=True, text=True, timeout=TEST_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise Failure(f"{test} took more than {TEST_TIMEOUT_S} s") from None
+    if "Running 0 tests" in done.stdout:
+        raise Failure(f"{binary} has no test {test}")
+    return done.returncode == 0
+
+
+def mutated(mutation, text):
+    found = text.count(mutation.old)
+    if found != 1:
+        raise Failure(f"does not apply: {mutation.old!r} is {found} times in {mutation.file}")
+    return text.replace(mutation.old, mutation.new)
+
+
+def noticed(mutation, jobs):
+    """Whether the named test fails on the mutated tree. Leaves the copy as it was."""
+    path = COPY / mutation.file
+    original = path.read_text()
+    path.write_text(mutated(mutation, original))
+    try:
+        build(jobs, [mutation.binary])
+        return not run_test(mutation.binary, mutation.test)
+    finally:
+        path.write_text(original)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-j", type=int, default=os.cpu_count(), dest="jobs")
+    parser.add_argument("word", nargs="?", default="")
+    args = parser.parse_args()
+    chosen = [m for m in MUTATIONS if args.word in m.name or args.word in m.file]
+    if not chosen:
+        raise Failure(f"no mutation has {args.word!r} in its name or file")
+
+    copy_tree()
+    for mutation in chosen:
+        mutated(mutation, (COPY / mutation.file).read_text())
+    subprocess.run(["cmake", "-S", COPY, "-B", BUILD, "-G", "Ninja", "-DVSA_BUILD_RUNTIME=OFF",
+                    "-DVSA_BUILD_TESTS=ON", "--log-level=WARNING"], check=True,
+                   stdout=subprocess.DEVNULL)
+    print("building the tree as it is ...", file=sys.stderr, flush=True)
+    build(args.jobs, sorted({m.binary for m in chosen}))
+    for binary, test in sorted({(m.binary, m.test) for m in chosen}):
+        if not run_test(binary, test):
+            raise Failure(f"{test} fails without any mutation")
+
+    missed = 0
+    name_width = max(len(m.name) for m in chosen)
+    for mutation in chosen:
+        start = time.monotonic()
+        try:
+            caught = noticed(mutation, args.jobs)
+        except Failure as failure:
+            raise Failure(f"{mutation.name}: {failure}") from None
+        missed += not caught
+        verdict = "noticed by" if caught else "MISSED by "
+        print(f"{mutation.name:{name_width}}  {verdict}  {mutation.test}"
+              f"  ({time.monotonic() - start:.0f} s)", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} mutations noticed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"mutate: {failure}")
