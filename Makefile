@@ -24,6 +24,21 @@ build: deps  ## build libvsa and the vsa command into build/
 	@cmake --preset release -DVSA_BUILD_TESTS=OFF --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS)
 
+PROMPT ?= a large orange star moving down and right on a navy background
+SEED ?= 7
+
+.PHONY: demo
+demo: build  ## generate a video with the shipped model, through VSA and once dense, into out/demo
+	@mkdir -p out/demo
+	@$(VSA) generate --compare --prompt "$(PROMPT)" --seed $(SEED) --scale 4 -o out/demo/video.mp4 \
+	  --contact-sheet out/demo/contact-sheet.png --report out/demo/report.json \
+	  --latents out/demo/latents.safetensors
+	@$(VSA) decode out/demo/latents.safetensors --scale 4 -o out/demo/video.gif
+	@printf '\n"%s"\n' "$(PROMPT)"
+	@printf '  %s\n' "mp4            out/demo/video.mp4 (dense: video-dense.mp4, both: video-compare.mp4)" \
+	  "gif            out/demo/video.gif" \
+	  "contact sheet  out/demo/contact-sheet.png (above VSA, below dense)"
+
 .PHONY: build-tests
 build-tests: deps-test
 	@cmake --preset release -DVSA_BUILD_TESTS=ON --log-level=WARNING
@@ -42,6 +57,15 @@ test-asan: deps-test  ## build and run the tests under AddressSanitizer and UBSa
 	@cmake --preset asan --log-level=WARNING
 	@cmake --build --preset asan -j $(JOBS)
 	@ctest --preset asan -LE gpu --no-tests=error -j $(JOBS)
+
+.PHONY: mutation
+mutation: deps-test  ## break each stage on purpose, one place at a time; a named test must notice
+	@tools/mutate.py -j $(JOBS)
+
+.PHONY: bench
+bench: build  ## time stages and operator over bench/cases, as json lines in out/bench.jsonl
+	@mkdir -p out
+	@$(VSA) bench --json | tee out/bench.jsonl
 
 .PHONY: check
 check:  ## format, layers, lengths, spelling, large files, links

@@ -49,9 +49,8 @@ Result<const BackendTable*> usable_backend(std::string_view operation, BackendId
   const BackendTable* table = find_backend(id);
   const BackendInfo info = table != nullptr ? table->info() : BackendInfo{.detail = absence(id)};
   if (info.available) return table;
-  return unsupported(
-      fmt::format("[{}] backend: expected one that can run here, got {}; {}", operation,
-                  name(id), info.detail));
+  return unsupported(fmt::format("[{}] backend: expected one that can run here, got {}; {}",
+                                 operation, name(id), info.detail));
 }
 
 std::vector<BackendInfo> backends() {
