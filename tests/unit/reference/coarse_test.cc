@@ -1,0 +1,61 @@
+// src/reference/coarse.cc by hand, and its gradients.
+#include <limits>
+
+#include "tests/unit/reference/reference_test.h"
+
+namespace vsa::test {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+TilePlan plan_of(const std::vector<int32_t>& tile_len) {
+  return TilePlan::tiled(tile_len, 4).value();
+}
+
+TEST(ReferenceCoarse, IsASoftmaxOverTilesWhateverTheirSize) {
+  // q.k = 8 * 1 * k, so scale 1/8 gives scores 0 and log 3: weights 1/4 and 3/4.
+  const CoarseResult r = run_coarse(kReference, rows_of({1}), rows_of({0, std::log(3.0)}),
+                                    rows_of({4, 8}), plan_of({4, 1}), 0.125F);
+  EXPECT_EQ(r.scores.at(0, 0, 0, 0), 0.0);
+  EXPECT_DOUBLE_EQ(r.scores.at(0, 0, 0, 1), std::log(3.0));
+  EXPECT_DOUBLE_EQ(r.out.at(0, 0, 0, 0), 7.0);
+}
+
+TEST(ReferenceCoarse, AnEmptyTileScoresMinusInfinityAndWeighsNothing) {
+  const CoarseResult r = run_coarse(kReference, rows_of({1}), rows_of({0, 5, std::log(3.0)}),
+                                    rows_of({4, 100, 8}), plan_of({4, 0, 1}), 0.125F);
+  EXPECT_EQ(r.scores.at(0, 0, 0, 1), -kInf);
+  EXPECT_DOUBLE_EQ(r.out.at(0, 0, 0, 0), 7.0);
+}
+
+TEST(ReferenceCoarse, WithoutAnyTokenOutIsZero) {
+  const CoarseResult r =
+      run_coarse(kReference, rows_of({1}), rows_of({1, 2}), rows_of({3, 4}), plan_of({0, 0}));
+  EXPECT_EQ(r.scores.at(0, 0, 0, 1), -kInf);
+  EXPECT_EQ(r.out.at(0, 0, 0, 0), 0.0);
+}
+
+TEST(ReferenceCoarse, DefaultScaleIsOneOverTheRootOfHeadDim) {
+  const CoarseResult r =
+      run_coarse(kReference, rows_of({1}, 64), rows_of({1}, 64), rows_of({1}, 64), plan_of({1}));
+  EXPECT_EQ(r.scores.at(0, 0, 0, 0), 8.0);  // 64 / 8
+}
+
+TEST(ReferenceCoarse, GradientsMatchDifferences) {
+  Qkv in{.q = normal_tensor(DType::kF64, {2, 4, 3, 8}, 1),
+         .k = normal_tensor(DType::kF64, {2, 2, 4, 8}, 2),
+         .v = normal_tensor(DType::kF64, {2, 2, 4, 8}, 3),
+         .q_plan = plan_of({4, 4, 4}),
+         .kv_plan = plan_of({4, 0, 2, 1})};
+  const TestTensor weights = normal_tensor(DType::kF64, {2, 4, 3, 8}, 4);
+  const auto loss = [&] {
+    return weighted_sum(run_coarse(kReference, in.q, in.k, in.v, in.kv_plan).out, weights);
+  };
+  const Gradients analytic = run_coarse_backward(kReference, in, weights);
+  expect_gradient(analytic.dq, in.q, loss);
+  expect_gradient(analytic.dk, in.k, loss);
+  expect_gradient(analytic.dv, in.v, loss);
+}
+
+}  // namespace
+}  // namespace vsa::test
