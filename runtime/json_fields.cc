@@ -11,6 +11,19 @@ namespace vsa::runtime {
 
 using nlohmann::json;
 
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+
+bool is_integer(const json& value, int64_t least) {
+  if (!value.is_number_integer()) return false;
+  // Unsigned numbers may be too large for int64_t.
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{kMost}) return false;
+  return value.get<int64_t>() >= least && value.get<int64_t>() <= kMost;
+}
+
+}  // namespace
+
 JsonFields::JsonFields(const json& object, std::string_view file) : object_(object), file_(file) {
   if (!object.is_object()) {
     fail(io_error(
@@ -37,12 +50,7 @@ void JsonFields::fail(Status status) {
 int64_t JsonFields::integer(const std::string& key, int64_t fallback, int64_t least) {
   const json* value = find(key);
   if (value == nullptr) return fallback;
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  const bool fits =
-      value->is_number_integer() &&
-      !(value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(kMost)) &&
-      value->get<int64_t>() >= least && value->get<int64_t>() <= kMost;
-  if (!fits) {
+  if (!is_integer(*value, least)) {
     wrong(key, fmt::format("an integer from {} to {}", least, kMost));
     return fallback;
   }
@@ -93,10 +101,7 @@ std::vector<int64_t> JsonFields::integers(const std::string& key, std::vector<in
   std::vector<int64_t> numbers;
   if (value->is_array() && value->size() == fallback.size()) {
     for (const json& element : *value) {
-      if (element.is_number_unsigned() && element.get<uint64_t>() >= 1 &&
-          element.get<uint64_t>() <= std::numeric_limits<int32_t>::max()) {
-        numbers.push_back(element.get<int64_t>());
-      }
+      if (is_integer(element, 1)) numbers.push_back(element.get<int64_t>());
     }
   }
   if (numbers.size() != fallback.size()) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -14,6 +15,20 @@
 #include "runtime/nn/text_attention.h"
 
 namespace vsa::text {
+
+namespace {
+
+/// Fields that transformers writes and that the encoder does not compute with.
+constexpr std::array kBookkeeping{
+    "architectures",        "classifier_dropout", "decoder_start_token_id",
+    "dense_act_fn",         "dropout_rate",       "dtype",
+    "eos_token_id",         "initializer_factor", "is_encoder_decoder",
+    "is_gated_act",         "model_type",         "num_decoder_layers",
+    "output_past",          "pad_token_id",       "scalable_attention",
+    "tie_word_embeddings",  "tokenizer_class",    "torch_dtype",
+    "transformers_version", "use_cache"};
+
+}  // namespace
 
 Result<Umt5Config> parse_umt5_config(const nlohmann::json& json, std::string_view file,
                                      std::vector<std::string>& ignored) {
@@ -36,6 +51,7 @@ Result<Umt5Config> parse_umt5_config(const nlohmann::json& json, std::string_vie
         fmt::format("[config] {}: feed_forward_proj: expected gated-gelu, got {}", file, kind)));
   }
   if (!fields.status().ok()) return fields.status();
+  for (const char* key : kBookkeeping) fields.present(key);
   std::ranges::copy(fields.unread(), std::back_inserter(ignored));
   return config;
 }

@@ -1,0 +1,72 @@
+#include "tests/runtime_support/rename.h"
+
+#include <utility>
+#include <vector>
+
+namespace vsa::test {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+/// Written out apart from the runtime's tables, so that a slip there shows here. The first `from`
+/// that occurs is replaced; order matters.
+TinyTensors rename(const TinyTensors& tensors, const Pairs& pairs) {
+  TinyTensors renamed;
+  for (const auto& [name, tensor] : tensors) {
+    std::string to = name;
+    for (const auto& [old_part, new_part] : pairs) {
+      if (const size_t at = to.find(old_part); at != std::string::npos) {
+        to.replace(at, old_part.size(), new_part);
+        break;
+      }
+    }
+    renamed[to] = tensor;
+  }
+  return renamed;
+}
+
+}  // namespace
+
+TinyTensors with_wan_names(const TinyTensors& diffusers) {
+  TinyTensors tensors =
+      rename(diffusers, {{"condition_embedder.text_embedder.linear_1", "text_embedding.0"},
+                         {"condition_embedder.text_embedder.linear_2", "text_embedding.2"},
+                         {"condition_embedder.time_embedder.linear_1", "time_embedding.0"},
+                         {"condition_embedder.time_embedder.linear_2", "time_embedding.2"},
+                         {"condition_embedder.time_proj", "time_projection.1"},
+                         {".scale_shift_table", ".modulation"},
+                         {"scale_shift_table", "head.modulation"},
+                         {"proj_out", "head.head"},
+                         {"attn1.to_q", "self_attn.q"},
+                         {"attn1.to_k", "self_attn.k"},
+                         {"attn1.to_v", "self_attn.v"},
+                         {"attn1.to_out.0", "self_attn.o"},
+                         {"attn1.norm", "self_attn.norm"},
+                         {"attn2.to_q", "cross_attn.q"},
+                         {"attn2.to_k", "cross_attn.k"},
+                         {"attn2.to_v", "cross_attn.v"},
+                         {"attn2.to_out.0", "cross_attn.o"},
+                         {"attn2.norm", "cross_attn.norm"},
+                         {".norm2.", ".norm3."},
+                         {"ffn.net.0.proj", "ffn.0"},
+                         {"ffn.net.2", "ffn.2"}});
+  return tensors;
+}
+
+TinyTensors with_fastvideo_names(const TinyTensors& diffusers) {
+  return rename(diffusers,
+                {{"patch_embedding.", "patch_embedding.proj."},
+                 {"text_embedder.linear_1", "text_embedder.fc_in"},
+                 {"text_embedder.linear_2", "text_embedder.fc_out"},
+                 {"time_embedder.linear_1", "time_embedder.mlp.fc_in"},
+                 {"time_embedder.linear_2", "time_embedder.mlp.fc_out"},
+                 {"condition_embedder.time_proj", "condition_embedder.time_modulation.linear"},
+                 {"attn1.to_out.0", "to_out"},
+                 {"attn2.to_out.0", "attn2.to_out"},
+                 {"attn1.", ""},
+                 {".norm2.", ".self_attn_residual_norm.norm."},
+                 {"ffn.net.0.proj", "ffn.fc_in"},
+                 {"ffn.net.2", "ffn.fc_out"}});
+}
+
+}  // namespace vsa::test

@@ -1,0 +1,13 @@
+// A tiny model's transformer under the names other projects give its tensors.
+#pragma once
+
+#include "tests/runtime_support/tiny_model.h"
+
+namespace vsa::test {
+
+/// Names of Wan's own checkpoints.
+TinyTensors with_wan_names(const TinyTensors& diffusers);
+/// Names of FastVideo's modules.
+TinyTensors with_fastvideo_names(const TinyTensors& diffusers);
+
+}  // namespace vsa::test
