@@ -80,10 +80,13 @@ def pool(x: Tensor, plan: TilePlan) -> Tensor:
 
 def coarse(q: Tensor, k: Tensor, v: Tensor, plan: TilePlan, scale: float) -> tuple[Tensor, Tensor]:
     """Attention between all pooled tiles: scores [B, H, N, N] and output [B, H, N, D]."""
-    scores = pool(q, plan) @ pool(k, plan).transpose(-1, -2) * scale
-    return scores, scores.softmax(-1) @ pool(v, plan)
+    # Mixed-precision training keeps this part wide: near scores decide which tiles are kept.
+    with torch.autocast(q.device.type, enabled=False):
+        scores = pool(q, plan) @ pool(k, plan).transpose(-1, -2) * scale
+        return scores, scores.softmax(-1) @ pool(v, plan)
 
 
+@torch.compiler.disable  # the compiler's own sort takes it most of a minute to build
 def select(scores: Tensor, topk: int) -> Tensor:
     """The `topk` kv tiles of each row by (score descending, index ascending), NaN last.
 
@@ -101,8 +104,6 @@ def select(scores: Tensor, topk: int) -> Tensor:
 def fine(q: Tensor, k: Tensor, v: Tensor, lut: Tensor, plan: TilePlan, scale: float) -> Tensor:
     """Token-level attention of each query tile to the kv tiles in its row of `lut`."""
     num_tiles, topk = plan.num_tiles, lut.shape[-1]
-    if topk == num_tiles:
-        return F.scaled_dot_product_attention(q, k, v, scale=scale)
     # Gathering as a product with one-hot rows makes the backward a product too: exact, on the
     # matrix units, and without the atomics of scatter_add.
     one_hot = F.one_hot(lut.flatten(2), num_tiles).to(q.dtype)  # [B, H, N * topk, N]
@@ -137,5 +138,8 @@ def attention(
     """The whole operator, [B, H, S, D]. With topk = N: dense attention plus gate * coarse."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     scores, coarse_out = coarse(q, k, v, plan, scale)
-    fine_out = fine(q, k, v, select(scores, topk), plan, scale)
+    if topk == plan.num_tiles:
+        fine_out = F.scaled_dot_product_attention(q, k, v, scale=scale)
+    else:
+        fine_out = fine(q, k, v, select(scores, topk), plan, scale)
     return combine(fine_out, coarse_out, gate, plan)

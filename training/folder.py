@@ -12,7 +12,7 @@ from training.model import WanConfig, WanTransformer
 from training.text_encoder import UMT5Config, UMT5Encoder
 from training.tokenizer import MAX_LENGTH, Tokenizer
 
-SHIFT = 2.0  # of the noise schedule, in training and in sampling
+SHIFT = 8.0  # of the sampler's noise levels, see flow.shifted
 
 
 @dataclasses.dataclass(frozen=True)

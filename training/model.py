@@ -126,6 +126,7 @@ class Block(nn.Module):
         self.ffn = FeedForward(config.dim, config.ffn_dim)
         self.to_gate_compress = nn.Linear(config.dim, config.dim)
         self.scale_shift_table = nn.Parameter(torch.randn(1, 6, config.dim) / config.dim**0.5)
+        self.attend = attention
 
     def modulated(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
         x = x.float()
@@ -164,7 +165,7 @@ class Block(nn.Module):
         self, x: Tensor, context: Tensor, timestep_proj: Tensor, rope: Tensor, plan: TilePlan, topk: int
     ) -> Tensor:
         table = self.scale_shift_table + timestep_proj.float()
-        attended = attention(*self.project(x, table, rope), plan, topk)
+        attended = self.attend(*self.project(x, table, rope), plan, topk)
         return self.update(x, attended, table, context)
 
 
@@ -179,6 +180,15 @@ class WanTransformer(nn.Module):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.scale_shift_table = nn.Parameter(torch.randn(1, 2, config.dim) / config.dim**0.5)
         self.proj_out = nn.Linear(config.dim, math.prod(config.patch_size) * config.out_channels)
+
+    def compile_blocks(self) -> None:
+        """Compiles the parts of a block, not the model: all blocks share one compilation, and
+        another topk compiles the attention alone."""
+        attend = torch.compile(attention, dynamic=False)
+        for block in self.blocks:
+            block.attend = attend
+            block.project = torch.compile(block.project, dynamic=False)
+            block.update = torch.compile(block.update, dynamic=False)
 
     def grid_of(self, latent: Tensor) -> tuple:
         return tuple(n // p for n, p in zip(latent.shape[2:], self.config.patch_size))

@@ -1,6 +1,11 @@
-"""Text to token ids: a SentencePiece unigram model of the grammar, and the cleaning before it."""
+"""Text to token ids: a SentencePiece unigram model of the grammar, and the cleaning before it.
+
+The model that ships was made by this command; another version of SentencePiece may make another:
+    python -m training.tokenizer --out models/wan-toy/tokenizer/spiece.model
+"""
 from __future__ import annotations
 
+import argparse
 import functools
 import io
 import string
@@ -39,6 +44,13 @@ def train_tokenizer(sentences: list[str], vocab_size: int, rule: str = "nmt_nfkc
     return model.getvalue()
 
 
+def grammar_sentences() -> list[str]:
+    """Captions and, as often, their single words: without those, words fall apart in pieces."""
+    captions = grammar.all_captions()[::50]
+    words = sorted({word for caption in captions for word in caption.replace(",", " ,").split()})
+    return captions + 50 * words
+
+
 class Tokenizer:
     def __init__(self, model: bytes):
         self.model = model
@@ -48,10 +60,6 @@ class Tokenizer:
     @staticmethod
     def from_file(path: Path) -> Tokenizer:
         return Tokenizer(path.read_bytes())
-
-    @staticmethod
-    def from_grammar() -> Tokenizer:
-        return Tokenizer(train_tokenizer(grammar.all_captions(), vocab_size=256))
 
     @property
     def vocab_size(self) -> int:
@@ -68,3 +76,15 @@ class Tokenizer:
             encoded = self._encode_one(prompt)
             row[: len(encoded)] = torch.tensor(encoded)
         return ids
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_bytes(train_tokenizer(grammar_sentences(), vocab_size=160))
+
+
+if __name__ == "__main__":
+    main()

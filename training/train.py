@@ -1,0 +1,123 @@
+"""Trains wan-toy. Stops when its minutes are over; the same command again goes on from there.
+
+    python -m training.train --stage first --work runs/first --export runs/first/model
+    python -m training.train --stage second --start runs/first/model --work runs/second \\
+        --export models/wan-toy
+With `torchrun --nproc-per-node 2 -m` in place of `python -m`, on two GPUs.
+"""
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from training import folder
+from training.schedule import STAGES
+from training.tokenizer import Tokenizer
+from training.trainer import Settings, Trainer
+from training.workers import Workers
+
+LOG_INTERVAL = 20  # steps; reading the loss waits for the device, so not every one
+CHECKPOINT_INTERVAL = 1000  # a multiple of the above
+DEFAULTS = folder.Defaults(steps=10, guidance=1.0)
+
+
+def _trimmed_log(path: Path, step: int) -> None:
+    """Drops what a stopped run logged after its last checkpoint: it is trained again."""
+    if path.exists():
+        lines = [line for line in path.read_text().splitlines() if json.loads(line)["step"] <= step]
+        path.write_text("".join(line + "\n" for line in lines))
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    schedule = STAGES[args.stage]
+    if args.steps:
+        schedule = dataclasses.replace(schedule, steps=args.steps)
+    return Settings(schedule, batch=args.batch, seed=args.seed)
+
+
+def run(args: argparse.Namespace) -> Trainer:
+    workers = Workers(args.device)
+    torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
+    tokenizer = Tokenizer.from_file(args.tokenizer)
+    trainer = Trainer(_settings(args), tokenizer, workers, not args.no_compile)
+    total = trainer.settings.schedule.steps
+    checkpoint, log_path = args.work / "checkpoint.pt", args.work / "log.jsonl"
+    if checkpoint.exists():
+        trainer.load(checkpoint)
+        print(f"resumed at step {trainer.step}", file=sys.stderr)
+    elif args.start:
+        transformer, text_encoder, _, _ = folder.read_folder(args.start)
+        trainer.start_from(transformer, text_encoder)
+    args.work.mkdir(parents=True, exist_ok=True)
+    if workers.is_first:
+        _trimmed_log(log_path, trainer.step)
+
+    start, last, first_step = time.monotonic(), time.monotonic(), trainer.step
+    losses: list[torch.Tensor] = []
+    by_sparsity: dict[float, list[torch.Tensor]] = {}
+    with log_path.open("a") if workers.is_first else open(os.devnull, "w") as log:
+        while trainer.step < total:
+            loss, learning_rate, sparsity = trainer.train_step()
+            losses.append(loss)
+            by_sparsity.setdefault(sparsity, []).append(loss)
+            if trainer.step % LOG_INTERVAL and trainer.step < total:
+                continue
+            mean = torch.stack(losses).mean().item()
+            if not mean < float("inf"):
+                raise SystemExit(f"step {trainer.step}: the loss is {mean}; the checkpoint is older")
+            now = time.monotonic()
+            ms = 1000 * (now - last) / len(losses)
+            entry = {"step": trainer.step, "loss": mean, "learning_rate": learning_rate}
+            entry |= {"ms_per_step": round(ms, 2), "clips": trainer.step * args.batch}
+            entry["loss_at_sparsity"] = {
+                str(level): torch.stack(part).mean().item() for level, part in by_sparsity.items()
+            }
+            print(json.dumps(entry), file=log, flush=True)
+            left = (total - trainer.step) * (now - start) / (trainer.step - first_step)
+            if workers.is_first and trainer.step % args.progress == 0:
+                progress = f"step {trainer.step}/{total} loss {mean:.5f} {ms:.0f} ms/step"
+                print(f"{progress}, {left / 60:.1f} min left", file=sys.stderr, flush=True)
+            losses, by_sparsity, last = [], {}, now
+            if workers.is_first and trainer.step % CHECKPOINT_INTERVAL == 0:
+                trainer.save(checkpoint)
+            if workers.any(bool(args.minutes) and now - start > 60 * args.minutes):
+                break
+    if workers.is_first:
+        trainer.save(checkpoint)
+    workers.close()
+    return trainer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True, help="folder of the checkpoint and log")
+    parser.add_argument("--export", type=Path, help="write the averaged weights as a model folder")
+    tokenizer = Path("models/wan-toy/tokenizer/spiece.model")
+    parser.add_argument("--tokenizer", type=Path, default=tokenizer)
+    parser.add_argument("--stage", choices=STAGES, required=True)
+    parser.add_argument("--start", type=Path, help="model folder whose weights are the first")
+    parser.add_argument("--steps", type=int, help="of the whole stage; default: the stage's")
+    parser.add_argument("--minutes", type=float, help="stop after these, resumable")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--no-compile", action="store_true", help="eager mode: slower, no warm-up")
+    parser.add_argument("--progress", type=int, default=200, help="steps between lines on stderr")
+    args = parser.parse_args()
+    trainer = run(args)
+    if args.export and trainer.workers.is_first:
+        averaged = trainer.averaged
+        folder.write_folder(
+            args.export, averaged.transformer, averaged.text_encoder, trainer.tokenizer, DEFAULTS
+        )
+
+
+if __name__ == "__main__":
+    main()

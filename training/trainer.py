@@ -1,0 +1,151 @@
+"""One training step, and all state that the next one needs.
+
+Everything random in a step comes from (seed, step), so a checkpoint has no generator's state in it
+and a resumed run takes the same steps as one that was never stopped.
+"""
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from training import clips, flow, model, text_encoder
+from training.attention import tile_plan, topk_of
+from training.model import WanConfig, WanTransformer
+from training.schedule import Schedule
+from training.text_encoder import UMT5Config, UMT5Encoder
+from training.tokenizer import Tokenizer
+from training.workers import Workers
+
+CAPTION_DROPOUT = 0.1  # of the captions become "", the prompt of the unconditional pass
+_NOISE, _CHOICES = 2, 3  # generator keys beside clips.TRAIN and clips.EVALUATION
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    schedule: Schedule
+    batch: int = 128
+    seed: int = 1
+    weight_decay: float = 0.01
+    max_gradient_norm: float = 1.0
+    transformer: WanConfig = WanConfig()
+    text_encoder: UMT5Config = UMT5Config()
+
+
+def _seed_of(*key: int) -> int:
+    return int(np.random.Philox(key=list(key)).random_raw()) >> 1
+
+
+class Networks(nn.Module):
+    """What is trained, and averaged, together."""
+
+    def __init__(self, settings: Settings):
+        super().__init__()
+        self.transformer = WanTransformer(settings.transformer)
+        self.text_encoder = UMT5Encoder(settings.text_encoder)
+
+
+class Trainer:
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, workers: Workers, compiled: bool):
+        vocab_size = tokenizer.vocab_size
+        settings = dataclasses.replace(
+            settings, text_encoder=dataclasses.replace(settings.text_encoder, vocab_size=vocab_size)
+        )
+        self.settings, self.tokenizer, self.workers = settings, tokenizer, workers
+        self.device = device = workers.device
+        self.step = 0
+        torch.manual_seed(settings.seed)
+        self.networks = Networks(settings)
+        model.initialise(self.networks.transformer)
+        text_encoder.initialise(self.networks.text_encoder)
+        self.networks.to(device)
+        self.averaged = copy.deepcopy(self.networks).requires_grad_(False)
+        if compiled:
+            self.networks.transformer.compile_blocks()
+        self.optimizer = torch.optim.AdamW(
+            self.networks.parameters(),
+            betas=(0.9, 0.95),
+            weight_decay=settings.weight_decay,
+            fused=device.type == "cuda",
+        )
+        config = settings.transformer
+        pixels = torch.empty(1, 3, clips.NUM_FRAMES, clips.SIZE_PX, clips.SIZE_PX, device="meta")
+        grid = self.networks.transformer.grid_of(pixels)
+        self.num_tiles = tile_plan(grid, config.tile_shape).num_tiles
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
+        """ids, clips, noise, noise levels and sparsity of a step: this process's part of it."""
+        settings, part = self.settings, self.workers.part_of(self.settings.batch)
+        drawn = clips.draw(settings.batch, _seed_of(settings.seed, step), clips.TRAIN)
+        choices = np.random.Generator(np.random.Philox(key=[_seed_of(settings.seed, step), _CHOICES]))
+        sparsity = settings.schedule.sparsity_at(step, choices.random())
+        is_dropped = choices.random(settings.batch) < CAPTION_DROPOUT
+        captions = ["" if drop else c for drop, c in zip(is_dropped, drawn.captions)]
+        ids = self.tokenizer.encode(captions[part]).to(self.device, non_blocking=True)
+        pixels = clips.render(drawn.part(part), self.device)
+        generator = torch.Generator(self.device)
+        generator.manual_seed(_seed_of(_seed_of(settings.seed, step), _NOISE))
+        sigma = flow.random_sigmas(settings.batch, settings.schedule.noise_shift, generator)
+        shape = (settings.batch, *pixels.shape[1:])
+        noise = torch.randn(shape, generator=generator, device=self.device)
+        return ids, pixels, noise[part], sigma[part], sparsity
+
+    def train_step(self) -> tuple[Tensor, float, float]:
+        """Loss (a tensor on the device, so that nothing waits for it), learning rate, sparsity."""
+        settings, step = self.settings, self.step
+        ids, pixels, noise, sigma, sparsity = self.batch(step)
+        text = self.networks.text_encoder(ids)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            topk = topk_of(sparsity, self.num_tiles)
+            loss = flow.denoising_loss(
+                self.networks.transformer, text, pixels, noise, sigma, topk
+            ).mean()
+        loss.backward()
+        loss = loss.detach()
+        parameters = list(self.networks.parameters())
+        self.workers.average_([loss, *(p.grad for p in parameters)])
+        nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm)
+        learning_rate = settings.schedule.learning_rate_at(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            weight = 1 - settings.schedule.ema_decay_at(step)
+            torch._foreach_lerp_(list(self.averaged.parameters()), parameters, weight)
+        self.step += 1
+        return loss, learning_rate, sparsity
+
+    def start_from(self, transformer: WanTransformer, umt5: UMT5Encoder) -> None:
+        """Takes trained weights as the first step's."""
+        for networks in (self.networks, self.averaged):
+            networks.transformer.load_state_dict(transformer.state_dict())
+            networks.text_encoder.load_state_dict(umt5.state_dict())
+
+    def save(self, path: Path) -> None:
+        """Atomic: the file is the old checkpoint or the new one, never a part."""
+        state = {
+            "settings": dataclasses.asdict(self.settings),
+            "step": self.step,
+            "networks": self.networks.state_dict(),
+            "averaged": self.averaged.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        torch.save(state, partial)
+        os.replace(partial, path)
+
+    def load(self, path: Path) -> None:
+        state = torch.load(path, map_location=self.device, weights_only=True)
+        if state["settings"] != dataclasses.asdict(self.settings):
+            raise ValueError(f"[resume] {path}: was trained with other settings: {state['settings']}")
+        self.step = state["step"]
+        self.networks.load_state_dict(state["networks"])
+        self.averaged.load_state_dict(state["averaged"])
+        self.optimizer.load_state_dict(state["optimizer"])
