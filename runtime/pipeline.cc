@@ -2,26 +2,22 @@
 #include "runtime/pipeline.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <chrono>
-#include <numeric>
 
+#include "runtime/decode.h"
 #include "runtime/denoise.h"
+#include "runtime/fill_report.h"
 #include "runtime/io/atomic_file.h"
-#include "runtime/io/sha256.h"
 #include "runtime/latents.h"
+#include "runtime/memory.h"
 #include "runtime/model_folder.h"
 #include "runtime/nn/parallel.h"
 #include "runtime/run_plan.h"
 #include "runtime/text/tokenizer.h"
-#include "runtime/video/pixels.h"
-#include "vsa/version.h"
 
 namespace vsa::runtime {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Adds the time until it is destroyed to a field of the report.
 class Timer {
@@ -45,32 +41,6 @@ bool cancelled(const GenerateOptions& options) {
 
 void tell(const GenerateOptions& options, const Progress& progress) {
   if (options.on_progress) options.on_progress(progress);
-}
-
-/// Sizes and hashes of all files that the run reads.
-Status hash_files(const ModelFolder& model, const io::Checkpoint& text,
-                  const io::Checkpoint& transformer, GenerateReport& report) {
-  std::vector<fs::path> paths;
-  for (const fs::path& file : ModelFolder::config_files()) paths.push_back(model.root / file);
-  paths.push_back(model.tokenizer());
-  paths.insert(paths.end(), text.paths().begin(), text.paths().end());
-  paths.insert(paths.end(), transformer.paths().begin(), transformer.paths().end());
-  for (const fs::path& path : paths) {
-    const Result<std::string> hash = io::sha256_of_file(path);
-    if (!hash.ok()) return hash.status();
-    report.files.push_back({.path = path.lexically_relative(model.root).string(),
-                            .bytes = static_cast<int64_t>(fs::file_size(path)),
-                            .sha256 = *hash});
-  }
-  return {};
-}
-
-WeightsReport weights_report(const nn::LoadSummary& summary, const std::string& naming) {
-  return {.naming = naming,
-          .dtype = summary.dtype,
-          .parameters = summary.parameters,
-          .loaded = summary.loaded,
-          .unused = summary.unused};
 }
 
 /// Embeddings of both prompts. The encoder lives only here: the transformer gets its memory.
@@ -140,32 +110,6 @@ Result<dit::WanTransformer> load_transformer(const GenerateOptions& options,
   return transformer;
 }
 
-void describe(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
-              GenerateReport& report) {
-  report.vsa_version = VSA_VERSION_STRING;
-  report.onednn_version = nn::onednn_version();
-  report.backend = name(options.backend);
-  report.backend_detail = plan.backend_detail;
-  report.num_threads = nn::num_threads();
-  report.prompt = options.prompt;
-  report.negative_prompt = options.negative_prompt;
-  report.seed = plan.seed;
-  report.steps = plan.steps;
-  report.frames = plan.frames;
-  report.height_px = plan.size.height;
-  report.width_px = plan.size.width;
-  report.fps = model.fps;
-  report.guidance = plan.guidance;
-  report.shift = model.shift;
-  report.attention = name(options.attention);
-  report.grid_tokens = {plan.grid.f, plan.grid.h, plan.grid.w};
-  report.tile_shape = {plan.tile.f, plan.tile.h, plan.tile.w};
-  report.num_tiles = plan.num_tiles;
-  report.topk = plan.topk;
-  report.warnings = plan.warnings;
-  report.ignored_config_fields = model.ignored;
-}
-
 Latents empty_latents(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
                       const GenerateReport& report) {
   const dit::WanConfig& config = model.transformer;
@@ -229,46 +173,6 @@ Status sample(const GenerateOptions& options, const ModelFolder& model, const Ru
                           : saved.message())};
 }
 
-/// RGB frames of [3, frames, height, width] in [-1, 1].
-Result<video::Frames> to_frames(const Latents& latents) {
-  if (latents.space != "pixel" || latents.shape[0] != 3) {
-    return unsupported(fmt::format(
-        "[decode] latents: expected 3 channels in pixel space, got {} channels in {} space: this "
-        "runtime has no VAE",
-        latents.shape[0], latents.space));
-  }
-  video::Frames frames{.num_frames = latents.shape[1],
-                       .height = latents.shape[2],
-                       .width = latents.shape[3],
-                       .rgb = std::vector<uint8_t>(static_cast<size_t>(latents.values.size()))};
-  const int64_t pixels = frames.num_frames * frames.height * frames.width;
-  for (int64_t c = 0; c < 3; ++c) {
-    const float* const channel = latents.values.data() + c * pixels;
-    for (int64_t i = 0; i < pixels; ++i) {
-      frames.rgb[static_cast<size_t>(i * 3 + c)] = video::to_byte(channel[i]);
-    }
-  }
-  return frames;
-}
-
-double mean_kept_share(const std::vector<StepReport>& steps) {
-  double sum = 0.0;
-  int64_t count = 0;
-  for (const StepReport& step : steps) {
-    for (const LayerReport& layer : step.layers) {
-      sum += layer.kept_share;
-      ++count;
-    }
-  }
-  return count == 0 ? 0.0 : sum / static_cast<double>(count);
-}
-
-int64_t peak_memory_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;  // Linux counts in KiB
-}
-
 Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report) {
   const Timer timer(report.total_ms);
   const nn::ThreadCount threads(options.num_threads);
@@ -283,6 +187,7 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   const Result<RunPlan> plan = plan_run(options, *model, *trained);
   VSA_TRY(plan.status());
   describe(options, *model, *plan, report);
+  VSA_TRY(check_memory(*plan, model->transformer, *weights));
   if (!options.latents.empty()) VSA_TRY(io::check_writable(options.latents));
 
   const Result<Texts> texts =
@@ -330,23 +235,6 @@ Result<video::Frames> generate(const GenerateOptions& options, GenerateReport& r
   }
   report.peak_memory_bytes = peak_memory_bytes();
   return frames;
-}
-
-Result<Decoded> decode(const fs::path& path) {
-  try {
-    Result<Latents> latents = load_latents(path);
-    VSA_TRY(latents.status());
-    Result<video::Frames> frames = to_frames(*latents);
-    VSA_TRY(frames.status());
-    return Decoded{.frames = std::move(*frames),
-                   .fps = latents->fps,
-                   .steps_done = latents->steps_done,
-                   .steps = latents->steps,
-                   .prompt = latents->prompt,
-                   .seed = latents->seed};
-  } catch (const std::bad_alloc&) {
-    return out_of_memory("[decode] not enough memory");
-  }
 }
 
 }  // namespace vsa::runtime

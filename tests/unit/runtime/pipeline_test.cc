@@ -3,8 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -317,6 +320,32 @@ TEST_F(Pipeline, R21_UnwritableLatentsAreFoundBeforeTheRun) {
   bad.latents = folder_ / "no" / "such" / "latents.safetensors";
   bad.on_progress = [](const Progress&) { ADD_FAILURE() << "it started"; };
   expect_refused(bad, StatusCode::kIoError, "latents.safetensors");
+}
+
+TEST_F(Pipeline, R31_ARunThatDoesNotFitIsRefusedAtTheStart) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer needs the address space";
+#endif
+  test::TinyModel model;
+  model.transformer_config["rope_max_seq_len"] = 1024;
+  write(model);
+  GenerateOptions large = options();
+  large.frames = 2 * 1024;  // 1024x32x32 = 2^20 tokens
+  large.size = {{128, 128}};
+  large.on_progress = [](const Progress&) { ADD_FAILURE() << "it started"; };
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0;
+  statm >> pages;
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (512 << 20));
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const Status status = fail(large);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  // 2^20 tokens of 6 * 32 + 2 * 16 floats, 3 latents of 96 floats a token, and the weights.
+  EXPECT_THAT(status.message(), HasSubstr("memory: expected at least 2.00 GiB available, got 0."));
 }
 
 TEST_F(Pipeline, T44_AnotherTileThanTrainedIsAWarning) {

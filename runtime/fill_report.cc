@@ -1,0 +1,86 @@
+// Fills a run's report from what the run knows. Host-only.
+#include "runtime/fill_report.h"
+
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "runtime/io/sha256.h"
+#include "runtime/nn/linear.h"
+#include "runtime/nn/parallel.h"
+#include "vsa/version.h"
+
+namespace vsa::runtime {
+
+namespace fs = std::filesystem;
+
+Status hash_files(const ModelFolder& model, const io::Checkpoint& text,
+                  const io::Checkpoint& transformer, GenerateReport& report) {
+  std::vector<fs::path> paths;
+  for (const fs::path& file : ModelFolder::config_files()) paths.push_back(model.root / file);
+  paths.push_back(model.tokenizer());
+  paths.insert(paths.end(), text.paths().begin(), text.paths().end());
+  paths.insert(paths.end(), transformer.paths().begin(), transformer.paths().end());
+  for (const fs::path& path : paths) {
+    const Result<std::string> hash = io::sha256_of_file(path);
+    if (!hash.ok()) return hash.status();
+    report.files.push_back({.path = path.lexically_relative(model.root).string(),
+                            .bytes = static_cast<int64_t>(fs::file_size(path)),
+                            .sha256 = *hash});
+  }
+  return {};
+}
+
+WeightsReport weights_report(const nn::LoadSummary& summary, const std::string& naming) {
+  return {.naming = naming,
+          .dtype = summary.dtype,
+          .parameters = summary.parameters,
+          .loaded = summary.loaded,
+          .unused = summary.unused};
+}
+
+void describe(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
+              GenerateReport& report) {
+  report.vsa_version = VSA_VERSION_STRING;
+  report.onednn_version = nn::onednn_version();
+  report.backend = name(options.backend);
+  report.backend_detail = plan.backend_detail;
+  report.num_threads = nn::num_threads();
+  report.prompt = options.prompt;
+  report.negative_prompt = options.negative_prompt;
+  report.seed = plan.seed;
+  report.steps = plan.steps;
+  report.frames = plan.frames;
+  report.height_px = plan.size.height;
+  report.width_px = plan.size.width;
+  report.fps = model.fps;
+  report.guidance = plan.guidance;
+  report.shift = model.shift;
+  report.attention = name(options.attention);
+  report.grid_tokens = {plan.grid.f, plan.grid.h, plan.grid.w};
+  report.tile_shape = {plan.tile.f, plan.tile.h, plan.tile.w};
+  report.num_tiles = plan.num_tiles;
+  report.topk = plan.topk;
+  report.warnings = plan.warnings;
+  report.ignored_config_fields = model.ignored;
+}
+
+double mean_kept_share(const std::vector<StepReport>& steps) {
+  double sum = 0.0;
+  int64_t count = 0;
+  for (const StepReport& step : steps) {
+    for (const LayerReport& layer : step.layers) {
+      sum += layer.kept_share;
+      ++count;
+    }
+  }
+  return count == 0 ? 0.0 : sum / static_cast<double>(count);
+}
+
+int64_t peak_memory_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;  // Linux counts in KiB
+}
+
+}  // namespace vsa::runtime

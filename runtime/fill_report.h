@@ -1,0 +1,32 @@
+// Fills a run's report from what the run knows. Host-only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/io/checkpoint.h"
+#include "runtime/model_folder.h"
+#include "runtime/nn/weight_loader.h"
+#include "runtime/pipeline.h"
+#include "runtime/report.h"
+#include "runtime/run_plan.h"
+
+namespace vsa::runtime {
+
+/// Versions, options as resolved, and attention; everything that is known before the run.
+void describe(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
+              GenerateReport& report);
+
+/// Sizes and hashes of all files that the run reads. Cost: one read of them.
+Status hash_files(const ModelFolder& model, const io::Checkpoint& text,
+                  const io::Checkpoint& transformer, GenerateReport& report);
+
+WeightsReport weights_report(const nn::LoadSummary& summary, const std::string& naming);
+
+/// Mean over all layers of all steps; 0 if there are none.
+double mean_kept_share(const std::vector<StepReport>& steps);
+
+/// Largest resident memory of this process so far.
+int64_t peak_memory_bytes();
+
+}  // namespace vsa::runtime

@@ -1,0 +1,26 @@
+// What a run will need in memory, and what there is. Host-only.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/dit/config.h"
+#include "runtime/io/checkpoint.h"
+#include "runtime/run_plan.h"
+#include "vsa/status.h"
+
+namespace vsa::runtime {
+
+/// An estimate from below: the transformer's weights in f32, the activations of one pass, the
+/// latents with their velocities. The text encoder is gone by then.
+int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
+                            const io::Checkpoint& transformer);
+
+/// What this process can still get: free memory of the machine, or less if the process has a limit
+/// (RLIMIT_AS, or the memory.max of its control group).
+int64_t memory_available_bytes();
+
+/// @return OutOfMemory with both numbers if the run would not fit
+Status check_memory(const RunPlan& plan, const dit::WanConfig& config,
+                    const io::Checkpoint& transformer);
+
+}  // namespace vsa::runtime
