@@ -73,7 +73,7 @@ class Decoding {
       video.frames.height = frame_->height;
       video.frames.width = frame_->width;
       code = graph_.build(*frame_, {1, 1},
-                          "scale=flags=accurate_rnd+full_chroma_inp+full_chroma_int+bitexact,"
+                          "scale=flags=neighbor+accurate_rnd+full_chroma_int+bitexact,"
                           "format=rgb24");
     } else if (frame_->height != video.frames.height || frame_->width != video.frames.width) {
       return AVERROR(EINVAL);

@@ -23,12 +23,11 @@ Status check_video_path(const std::filesystem::path& path);
 
 /// Writes all frames; on failure nothing is left under the final name. The same frames give the
 /// same bytes with the same FFmpeg libraries.
-///   mp4  H.264 in 4:2:0, close to lossless; an odd edge is repeated once, since 4:2:0 needs even
-///   sizes gif  one palette of 256 colours for all frames, dithered; endless. Times are in 1/100 s,
-///   so that
-///        single frames may be 1/200 s off while the whole keeps its length
-///   png  one file a frame, lossless; the directory is made if it is missing
-///   y4m  4:4:4, uncompressed
+/// - mp4: H.264 in 4:2:0, near lossless; needs even sizes, so an odd edge is repeated once
+/// - gif: one palette of 256 colours for all frames, dithered; plays endlessly. It counts 1/100 s:
+///   single frames may be 1/200 s off, the whole keeps its length
+/// - png: one file a frame, lossless; the directory is made if it is missing
+/// - y4m: 4:4:4, uncompressed, BT.601
 /// @param fps    frames per second, above 0, at most 1000; kept as a fraction (23.976 = 2997/125)
 /// @param scale  each pixel becomes scale x scale pixels, unsmoothed; at least 1
 /// @return InvalidArgument (name, frames, fps or scale) | Unsupported (an encoder is missing from
