@@ -1,0 +1,144 @@
+"""What tools/mutate.py breaks, and which test must notice.
+
+Each mutation replaces `old`, which must be in the file exactly once, by `new`. Those of a backend are
+noticed by comparing it with the specification; those of the specification by a property.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    file: str
+    old: str
+    new: str
+    binary: str  # in tests/ of the build folder
+    test: str    # GoogleTest filter
+
+
+def parity(name, file, old, new, test):
+    return Mutation(f"cpu {name}", file, old, new, "parity_tests", f"Each/{test}/cpu*")
+
+
+def specification(name, file, old, new, test):
+    return Mutation(f"reference {name}", file, old, new, "property_tests", test)
+
+
+MUTATIONS = [
+    # --- tile, untile ---
+    Mutation("plan: tiles at the far edges are not cut off", "src/core/tile_plan.cc",
+             "w < std::min((tw + 1) * t.w, g.w); ++w", "w < (tw + 1) * t.w; ++w",
+             "property_tests", "TilePlanProperty.IsABijectionOfTheGrid"),
+    Mutation("plan: frames and rows swapped", "src/core/tile_plan.cc",
+             "(f * grid.h + h) * grid.w + w", "(h * grid.f + f) * grid.w + w",
+             "property_tests", "TilePlanProperty.NeighboursInATileAreNeighboursInTheGrid"),
+    Mutation("plan: top-k rounds down", "src/core/topk.cc", "std::ceil(", "std::floor(",
+             "unit_tests", "TopkRule.T05_DoubleRounding"),
+    specification("tile: off by one token", "src/reference/tile.cc",
+                  "slot++, load_row(args.x, b, h, token));",
+                  "slot++, load_row(args.x, b, h, token > 0 ? token - 1 : 0));",
+                  "Each/Tiles.UntileOfTileIsTheIdentity/reference*"),
+    parity("tile: off by one tile", "src/cpu/tile.cc",
+           "    for (const int32_t token : plan.tokens(t)) {\n"
+           "      std::memcpy(row_of(args.tiled",
+           "    for (const int32_t token : plan.tokens(t > 0 ? t - 1 : 0)) {\n"
+           "      std::memcpy(row_of(args.tiled",
+           "TileParity.BothWays"),
+    parity("tile: first padding slot not zeroed", "src/cpu/tile.cc",
+           "    for (; slot < (t + 1) * plan.tile_tokens(); ++slot) {",
+           "    for (++slot; slot < (t + 1) * plan.tile_tokens(); ++slot) {",
+           "TileParity.BothWays"),
+    # --- pool ---
+    specification("pool: mean divides by tile_tokens", "src/reference/pool.cc",
+                  "m /= plan.tile_len(t);", "m /= static_cast<double>(plan.tile_tokens());",
+                  "Each/Tiles.T18_MeansDivideByTheValidCount/reference*"),
+    parity("pool: mean divides by tile_tokens", "src/cpu/pool.cc",
+           "mean_of_rows(rows, head_dim, plan.tile_len(t), head_dim,",
+           "mean_of_rows(rows, head_dim, plan.tile_tokens(), head_dim,", "PoolParity.Forward"),
+    parity("pool: gradient not divided", "src/cpu/pool.cc", "return g / len;",
+           "return g + 0.0F * len;", "PoolParity.Backward"),
+    # --- coarse ---
+    specification("coarse: scale dropped in the gradient of k", "src/reference/coarse.cc",
+                  "add_scaled(dk[j], *args.scale * ds, q);", "add_scaled(dk[j], ds, q);",
+                  "CentralDifferences.Coarse"),
+    parity("coarse: scale dropped", "src/cpu/coarse_kernel.cc",
+           "hn::Set(d, scale)), d, scores + j);", "hn::Set(d, 0.0F * scale + 1.0F)), d, scores + j);",
+           "CoarseParity.Forward"),
+    parity("coarse: k and v swapped", "src/cpu/coarse.cc",
+           "load_rows(head_rows(args.v_pooled, b, h_kv)", "load_rows(head_rows(args.k_pooled, b, h_kv)",
+           "CoarseParity.Forward"),
+    parity("coarse: an empty tile competes", "src/cpu/coarse_kernel.cc",
+           "if (kv.plan->tile_len(j) == 0) scores[j] = -kInf;",
+           "if (kv.plan->tile_len(j) < 0) scores[j] = -kInf;", "CoarseParity.Forward"),
+    # --- select ---
+    specification("select: tie rule reversed", "src/reference/select.cc",
+                  "return score(a) > score(b);",
+                  "return score(a) > score(b) || (score(a) == score(b) && a > b);",
+                  "Each/Select.T07_TiesKeepExactlyTopk/reference*"),
+    parity("select: tie rule reversed", "src/cpu/select.cc",
+           "(0xFFFFFFFFU - static_cast<uint32_t>(j));", "static_cast<uint32_t>(j);",
+           "SelectParity.EveryTopk"),
+    parity("select: worst tiles instead of best", "src/cpu/select.cc",
+           "ranks.end(), std::greater<>());", "ranks.end(), std::less<>());",
+           "SelectParity.EveryTopk"),
+    parity("select: NaN ranks first", "src/cpu/select.cc", "uint32_t order = 0;",
+           "uint32_t order = ~0U;", "SelectParity.EveryTopk"),
+    parity("select: -0 below +0", "src/cpu/select.cc", "score == 0.0F ? 0.0F : score", "score",
+           "SelectParity.EveryTopk"),
+    parity("select: one tile too many", "src/cpu/select.cc",
+           "static_cast<size_t>(options.topk) + options.forced_columns.size());",
+           "static_cast<size_t>(options.topk) + 1 + options.forced_columns.size());",
+           "SelectParity.EveryTopk"),
+    # --- fine ---
+    specification("fine: k and v swapped", "src/reference/fine.cc",
+                  "const std::vector<Row> v = load_rows(args.v, b, h / group_size, keys);",
+                  "const std::vector<Row> v = load_rows(args.k, b, h / group_size, keys);",
+                  "Each/Fine.ConstantValuesComeBack/reference*"),
+    specification("fine: heads of a group not shared", "src/reference/fine.cc",
+                  "const std::vector<Row> k = load_rows(args.k, b, h / group_size, keys);",
+                  "const std::vector<Row> k = load_rows(args.k, b, h % args.k.shape[1], keys);",
+                  "Each/Attention.T25_SharedHeadsAreRepeatedHeads/reference*"),
+    specification("fine: delta dropped in the gradient", "src/reference/fine.cc",
+                  "const double ds = p * (dot(dout, v[j]) - dout_dot_out);",
+                  "const double ds = p * (dot(dout, v[j]) - 0.0 * dout_dot_out);",
+                  "CentralDifferences.Fine"),
+    parity("fine: padding read", "src/cpu/fine_kernel.cc", "if (cols != num_keys) MaskTail",
+           "if (cols < num_keys) MaskTail", "FineParity.Forward"),
+    parity("fine: off by one tile", "src/cpu/fine_kernel.cc", "kv.v + j * kv.v_tile_stride",
+           "kv.v + (j > 0 ? j - 1 : 0) * kv.v_tile_stride", "FineParity.Forward"),
+    parity("fine: output not rescaled to the new maximum", "src/cpu/fine_kernel.cc",
+           "ScaleRow(row.out, out_cols, factor);", "ScaleRow(row.out, 0 * out_cols, factor);",
+           "FineParity.Forward"),
+    parity("fine: lse to base 2", "src/cpu/fine_kernel.cc",
+           "std::log2(total)) * std::numbers::ln2_v<float>;", "std::log2(total));",
+           "FineParity.Forward"),
+    parity("fine: k and v swapped", "src/cpu/packed_heads.cc",
+           "load_rows(tile_rows(v_, b, h, *plan_, tile)", "load_rows(tile_rows(k_, b, h, *plan_, tile)",
+           "FineParity.Forward"),
+    parity("fine: scale dropped in the gradient of q", "src/cpu/fine_backward.cc",
+           "store_gradient(dq, *args.scale,", "store_gradient(dq, 1.0F,", "FineParity.Backward"),
+    parity("fine: delta dropped in the gradient", "src/cpu/fine_backward_kernel.cc",
+           "hn::Sub(hn::LoadU(d, ds + j), delta)", "hn::MulSub(hn::Zero(d), delta, hn::Neg(hn::LoadU(d, ds + j)))",
+           "FineParity.Backward"),
+    parity("fine: transposed table off by one", "src/cpu/lut_t.cc", "= static_cast<int32_t>(i);",
+           "= static_cast<int32_t>(i > 0 ? i - 1 : i);", "FineParity.Backward"),
+    # --- combine ---
+    specification("combine: coarse gradient of one token only", "src/reference/combine.cc",
+                  "add_scaled(dcoarse_out, 1.0, product(gate_coarse, dout));",
+                  "dcoarse_out = product(gate_coarse, dout);", "CentralDifferences.Combine"),
+    parity("combine: coarse gate ignored", "src/cpu/combine_kernel.cc",
+           "sum = hn::MulAdd(LoadGate<T>(d, tile.gate_coarse, i, j),\n"
+           "                           hn::LoadU(d, tile.coarse_out + j), sum);",
+           "sum = hn::Add(hn::LoadU(d, tile.coarse_out + j), sum);", "CombineParity.Forward"),
+    parity("combine: the other tile's coarse output", "src/cpu/combine.cc",
+           "row_offset(args.coarse_out, b, h, t);\n                 }\n                 combine_tile(work);",
+           "row_offset(args.coarse_out, b, h, t > 0 ? t - 1 : 0);\n                 }\n                 combine_tile(work);",
+           "CombineParity.Forward"),
+    parity("combine: gates swapped", "src/cpu/combine_kernel.cc",
+           "sum = hn::Mul(LoadGate<T>(d, tile.gate_fine, i, j),",
+           "sum = hn::Mul(LoadGate<T>(d, tile.gate_coarse, i, j),", "CombineParity.Forward"),
+    # --- the whole operator ---
+    parity("operator: gradient through the means dropped", "src/cpu/attention_backward.cc",
+           "    extras.dq_pooled = coarse->dq.view();\n", "", "AttentionParity.Backward"),
+]
