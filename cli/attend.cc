@@ -41,7 +41,7 @@ Gate coarse_gate(const std::string& option, AttentionInput& input) {
   if (option == "zero") return Gate::zero();
   if (option == "one") return Gate::one();
   const std::string name = option.empty() ? "gate_coarse" : option;
-  if (const auto tensor = input.find(name)) return Gate::tensor(*tensor);
+  if (const auto tensor = input.find_gate(name)) return Gate::tensor(*tensor);
   if (option.empty()) {
     fail_usage("--gate-coarse: expected it, as the file holds no tensor gate_coarse",
                "zero leaves the coarse branch out, one adds it as it is");
@@ -54,7 +54,7 @@ Gate coarse_gate(const std::string& option, AttentionInput& input) {
 Gate fine_gate(const std::string& option, AttentionInput& input) {
   if (option == "one") return Gate::one();
   const std::string name = option.empty() ? "gate_fine" : option;
-  if (const auto tensor = input.find(name)) return Gate::tensor(*tensor);
+  if (const auto tensor = input.find_gate(name)) return Gate::tensor(*tensor);
   if (option.empty()) return Gate::one();
   throw Failure(ExitCode::kInputOutput,
                 fmt::format("--gate-fine: expected one or a tensor of the file, got {}", option));

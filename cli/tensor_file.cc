@@ -28,6 +28,19 @@ void check_length(const char* option, Grid grid, const char* tensor, const Const
              "is --layout right? It says which axis of the file counts tokens");
 }
 
+/// Heads are taken one by one, so what the library checks of whole tensors is checked here.
+void check_together(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v) {
+  if (k.shape[0] != q.shape[0] || q.shape[1] % k.shape[1] != 0 || k.shape[3] != q.shape[3] ||
+      k.dtype != q.dtype) {
+    fail_usage(fmt::format(
+        "k: expected the batch, head_dim and dtype of q, {}, and a divisor of its heads, got {}",
+        to_string(q), to_string(k)));
+  }
+  if (v.shape != k.shape || v.dtype != k.dtype) {
+    fail_usage(fmt::format("v: expected {}, as k, got {}", to_string(k), to_string(v)));
+  }
+}
+
 }  // namespace
 
 void TensorOptions::add_to(CLI::App& command) {
@@ -53,8 +66,17 @@ AttentionInput::AttentionInput(const TensorOptions& options)
   v_ = require("--v", options.v);
   check_length("--grid", grid_, "q", q_);
   check_length(options.kv_grid.empty() ? "--grid" : "--kv-grid", kv_grid_, "k", k_);
+  check_together(q_, k_, v_);
   q_plan_ = take(TilePlan::grid(grid_, tile_));
   kv_plan_ = take(TilePlan::grid(kv_grid_, tile_));
+}
+
+std::optional<ConstTensor> AttentionInput::find_gate(const std::string& name) {
+  const std::optional<ConstTensor> gate = find(name);
+  if (gate && (gate->shape != q_.shape || gate->dtype != q_.dtype)) {
+    fail_usage(fmt::format("{}: expected {}, as q, got {}", name, to_string(q_), to_string(*gate)));
+  }
+  return gate;
 }
 
 std::optional<ConstTensor> AttentionInput::find(const std::string& name) {

@@ -38,8 +38,9 @@ class AttentionInput {
   AttentionInput(const AttentionInput&) = delete;
   AttentionInput& operator=(const AttentionInput&) = delete;
 
-  /// Another tensor of the file, [B, H, S, D]; nothing if there is none of that name.
-  std::optional<ConstTensor> find(const std::string& name);
+  /// A gate of that name, [B, H, S, D] as q; nothing if there is none. Throws Failure(kUsage) if it
+  /// is not like q.
+  std::optional<ConstTensor> find_gate(const std::string& name);
 
   const io::SafetensorsFile& file() const { return file_; }
   Layout layout() const { return layout_; }
@@ -57,6 +58,7 @@ class AttentionInput {
   int64_t head_dim() const { return q_.shape[3]; }
 
  private:
+  std::optional<ConstTensor> find(const std::string& name);
   ConstTensor require(const std::string& option, const std::string& name);
   ConstTensor view(const std::string& name, const io::TensorView& tensor);
 

@@ -1,0 +1,110 @@
+// `vsa bench`: every contestant is checked and reported; wrong case files. No time is judged.
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "tests/cli/expect.h"
+
+namespace vsa::test {
+namespace {
+
+using Args = std::vector<std::string>;
+
+struct CliBench : testing::Test {
+  TemporaryDirectory dir;
+  std::string cases = dir.file("cases.txt");
+
+  RunResult bench(const Args& more) const {
+    Args args = {"bench", "--cases", cases, "--repeats", "2"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_vsa(args);
+  }
+};
+
+TEST_F(CliBench, JsonLinesOfEveryStageChecked) {
+  // Partial tiles, grouped heads, and every dtype of the backend.
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    write_file(cases, std::string("tiny 3,5,6 2,4,4 4 2 32 0.5 ") + dtype + "\n");
+    const RunResult result = bench({"--json"});
+    expect_success(result);
+    std::set<std::string> stages;
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line);
+      const std::string stage = json["stage"];
+      EXPECT_TRUE(stages.insert(stage).second) << stage;
+      EXPECT_EQ(json["case"], "tiny");
+      EXPECT_EQ(json["dtype"], dtype);
+      EXPECT_EQ(json["repeats"], 2);
+      EXPECT_GT(json["median_ms"].get<double>(), 0.0) << stage;
+      EXPECT_GE(json["iqr_ms"].get<double>(), 0.0) << stage;
+      for (const char* key : {"cpu", "backend_detail", "commit", "compiler", "threads"}) {
+        EXPECT_TRUE(json.contains(key)) << stage << " " << key;
+      }
+      if (stage == "gemm") continue;
+      EXPECT_GT(json["gb_per_s"].get<double>(), 0.0) << stage;
+      EXPECT_LE(json["check"]["error"].get<double>(), json["check"]["tolerance"].get<double>());
+      EXPECT_GT(json["check"]["tiles_checked"].get<int>(), 0);
+    }
+    EXPECT_EQ(stages.size(), 14U);
+  }
+}
+
+TEST_F(CliBench, ChoosesCasesAndStages) {
+  write_file(cases, "# comment\none 2,4,4 2,4,4 1 1 16 1 f32  # trailing\n\ntwo 2,4,8 2,4,4 1 1 16 2 f32\n");
+  EXPECT_EQ(bench({"--list"}).out, "one\ntwo\n");
+  const RunResult result = bench({"--json", "--case", "two", "--stage", "fine"});
+  expect_success(result);
+  EXPECT_EQ(result.json()["case"], "two");
+  EXPECT_EQ(result.json()["stage"], "fine");
+  EXPECT_EQ(result.json()["topk"], 2);
+  const RunResult table = bench({"--case", "one", "--stage", "fine", "--stage", "dense"});
+  expect_success(table);
+  EXPECT_THAT(table.out, testing::HasSubstr("median ms"));
+}
+
+TEST_F(CliBench, TheShippedCasesCanBeRead) {
+  const RunResult result =
+      run_vsa({"bench", "--list", "--cases", std::string(VSA_SOURCE_DIR) + "/bench/cases"});
+  expect_success(result);
+  EXPECT_THAT(result.out, testing::HasSubstr("aligned-8k\n"));
+}
+
+TEST_F(CliBench, R29_CtrlCKeepsWhatWasPrinted) {
+  write_file(cases, "one 2,4,4 2,4,4 1 1 16 1 f32\n");
+  RunOptions options;
+  const auto started = std::chrono::steady_clock::now();
+  options.interrupt_when = [&] {
+    return std::chrono::steady_clock::now() - started > std::chrono::seconds(1);
+  };
+  const RunResult result = run_vsa({"bench", "--cases", cases, "--repeats", "1000000"}, options);
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_EQ(result.err, "vsa bench: error: interrupted\n");
+}
+
+TEST_F(CliBench, WrongCasesAndOptions) {
+  const auto fails = [&](int code, const std::string& file, const std::string& text,
+                         const Args& more = {}) {
+    write_file(cases, file);
+    expect_failure(bench(more), code, "vsa bench", text);
+  };
+  const std::string good = "one 2,4,4 2,4,4 1 1 16 1 f32\n";
+  fails(4, "", "holds no case");
+  fails(4, "\none 2,4,4\n", "cases.txt:2: expected name grid tile");
+  fails(4, "one 2,4 2,4,4 1 1 16 1 f32", "cases.txt:1: grid: expected F,H,W");
+  fails(4, "one 2,4,4 9,9,9 1 1 16 1 f32", "tile: expected at most 256");
+  fails(4, "one 2,4,4 2,4,4 3 2 16 1 f32", "kv_heads: expected a divisor");
+  fails(4, "one 2,4,4 2,4,4 1 1 16 2 f32", "--topk: expected 1 to 1");
+  fails(4, "one 2,4,4 2,4,4 1 1 16 0.x f32", "keep: expected a share");
+  fails(4, "one 2,4,4 2,4,4 1 1 16 1 i8", "dtype: expected");
+  fails(4, good + good, "two cases named one");
+  fails(2, good, "--case: no case two", {"--case", "two"});
+  fails(2, good, "--stage: expected one of gemm, dense,", {"--stage", "sort"});
+  fails(2, good, "--repeats: expected at least 1, got 0", {"--repeats", "0"});
+  fails(3, "one 2,4,4 2,4,4 1 1 16 1 f64\n", "f64");
+  std::filesystem::remove(cases);
+  expect_failure(bench({}), 4, "vsa bench", "cannot be read");
+}
+
+}  // namespace
+}  // namespace vsa::test

@@ -1,0 +1,130 @@
+// `vsa generate` and `vsa decode`: wrong options, unwritable places, full disks.
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/cli/expect.h"
+#include "tests/runtime_support/tiny_model.h"
+
+namespace vsa::test {
+namespace {
+
+using Args = std::vector<std::string>;
+
+struct CliGenerateError : testing::Test {
+  TemporaryDirectory dir;
+  std::string model = dir.file("model");
+  std::string output = dir.file("out.y4m");
+
+  CliGenerateError() { TinyModel().write(model); }
+
+  Args files() const {
+    Args all = dir.files();
+    std::erase_if(all, [](const std::string& f) { return f.starts_with("model/"); });
+    return all;
+  }
+
+  RunResult generate(const Args& more, const RunOptions& options = {}) const {
+    Args args = {"generate", "--model", model};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_vsa(args, options);
+  }
+
+  /// With a prompt, an output and one step.
+  void fails(int exit_code, const std::string& text, const Args& more) const {
+    Args args = {"--prompt", "x", "-o", output};
+    args.insert(args.end(), more.begin(), more.end());
+    if (std::ranges::find(more, "--steps") == more.end()) args.insert(args.end(), {"--steps", "1"});
+    expect_failure(generate(args), exit_code, "vsa generate", text);
+    EXPECT_EQ(files(), Args{});
+  }
+};
+
+TEST_F(CliGenerateError, Options) {
+  fails(2, "steps", {"--steps", "0"});
+  fails(2, "steps", {"--steps", "many"});
+  fails(2, "frames", {"--frames", "0"});
+  fails(2, "frames: expected a multiple of 2", {"--frames", "7"});
+  fails(2, "--size: expected HxW in pixels, got 32", {"--size", "32"});
+  fails(2, "--size: expected HxW in pixels, got 0x32", {"--size", "0x32"});
+  fails(2, "height: expected a multiple of 4", {"--size", "33x32"});
+  fails(2, "seed", {"--seed", "-2"});
+  fails(2, "guidance", {"--guidance", "nan"});
+  fails(2, "guidance", {"--guidance", "inf"});
+  fails(2, "sparsity", {"--sparsity", "nan"});
+  fails(2, "sparsity", {"--sparsity", "1.5"});
+  fails(2, "topk", {"--topk", "0"});
+  fails(2, "topk", {"--topk", "5"});
+  fails(2, "at most one of --sparsity and --topk", {"--topk", "1", "--sparsity", "0.5"});
+  fails(2, "--attention: expected vsa or dense, got sparse", {"--attention", "sparse"});
+  fails(2, "--attention dense: expected none of", {"--attention", "dense", "--topk", "1"});
+  fails(2, "--compare: expected --attention vsa", {"--attention", "dense", "--compare"});
+  fails(2, "dense_layers", {"--dense-layers", "99"});
+  fails(2, "--dense-layers: expected layer numbers", {"--dense-layers", "1,,2"});
+  fails(2, "dense_steps", {"--dense-steps", "2"});
+  fails(2, "--tile: expected", {"--tile", "4,4"});
+  fails(2, "--tile: expected at most 256", {"--tile", "99,99,99"});
+  fails(2, "--scale: expected 1 to 64, got 0", {"--scale", "0"});
+  fails(2, "--contact-sheet: expected a .png", {"--contact-sheet", dir.file("sheet.jpg")});
+  fails(2, "--threads", {"--threads", "-1"});
+  fails(3, "--backend hip: not compiled in", {"--backend", "hip"});
+  expect_failure(generate({"-o", output}), 2, "vsa generate", "--prompt: expected a text");
+  expect_failure(generate({"--prompt", "x"}), 2, "vsa generate", "--output is required");
+}
+
+TEST_F(CliGenerateError, R21_UnwritablePlacesAreFoundBeforeTheRun) {
+  const std::string nowhere = dir.file("no/such");
+  expect_failure(generate({"--prompt", "x", "-o", nowhere + "/a.mp4"}), 4, "vsa generate", nowhere);
+  for (const char* option : {"--report", "--latents", "--contact-sheet"}) {
+    fails(4, nowhere, {option, nowhere + "/file.png"});
+  }
+}
+
+TEST_F(CliGenerateError, R21_AFullDiskAtTheEndKeepsTheLatents) {
+  // The latents of 8 frames of 32x32 are 98 KB in f32; the video, enlarged, is more.
+  RunOptions options;
+  options.max_file_bytes = 150'000;
+  const RunResult result =
+      generate({"--prompt", "x", "--steps", "1", "-o", output, "--scale", "8"}, options);
+  expect_failure(result, 4, "vsa generate", output);
+  EXPECT_THAT(result.err, testing::HasSubstr("hint: the latents are complete: `vsa decode "));
+  EXPECT_EQ(files(), Args{"out.latents.safetensors"});
+  expect_success(
+      run_vsa({"decode", dir.file("out.latents.safetensors"), "-o", output, "--scale", "8"}));
+
+  // If not even the latents fit, the run fails, too.
+  std::filesystem::remove(output);
+  std::filesystem::remove(dir.file("out.latents.safetensors"));
+  options.max_file_bytes = 1000;
+  expect_failure(generate({"--prompt", "x", "--steps", "1", "-o", output}, options), 4,
+                 "vsa generate", "out.latents.safetensors");
+  EXPECT_EQ(files(), Args{});
+}
+
+TEST_F(CliGenerateError, Models) {
+  expect_failure(generate({"--model", dir.file("none"), "--prompt", "x", "-o", output}), 2,
+                 "vsa generate", "--model");  // given twice
+  const std::string weights = model + "/transformer/diffusion_pytorch_model.safetensors";
+  write_file(weights, read_file(weights).substr(0, 1000));
+  fails(4, "diffusion_pytorch_model.safetensors", {});
+  std::filesystem::remove(model + "/model_index.json");
+  fails(4, "model_index.json", {});
+  std::filesystem::remove_all(model);
+  fails(4, "model", {});
+}
+
+TEST_F(CliGenerateError, Decode) {
+  const auto decode = [&](const std::string& latents, const std::string& to) {
+    return run_vsa({"decode", latents, "-o", to});
+  };
+  const std::string latents = dir.file("l.safetensors");
+  expect_failure(decode(latents, output), 4, "vsa decode", latents);
+  write_file(latents, "junk");
+  expect_failure(decode(latents, output), 4, "vsa decode", latents);
+  expect_failure(decode(model + "/transformer/diffusion_pytorch_model.safetensors", output), 4,
+                 "vsa decode", "latents");
+  expect_failure(decode(latents, dir.file("a.avi")), 2, "vsa decode", "a.avi");
+  EXPECT_EQ(files(), Args{"l.safetensors"});
+}
+
+}  // namespace
+}  // namespace vsa::test
