@@ -38,8 +38,8 @@ struct CliBatch : testing::Test {
 TEST_F(CliBatch, MakesEveryEntryOfEveryFormAndResumes) {
   const std::string a = R"({"id": 0, "prompt": "a ring", "seed": 7, "colour": "red"})";
   const std::string b = R"({"name": "star-1", "prompt": "a star"})";
-  for (const std::string& text : {"[" + a + "," + b + "]", "{\"prompts\": [" + a + "," + b + "]}",
-                                  a + "\n\n" + b + "\n"}) {
+  for (const std::string& text :
+       {"[" + a + "," + b + "]", "{\"prompts\": [" + a + "," + b + "]}", a + "\n\n" + b + "\n"}) {
     std::filesystem::remove_all(dir.file("out"));
     write_file(list, text);
     const RunResult result = batch();

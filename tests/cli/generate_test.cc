@@ -113,14 +113,13 @@ TEST_F(CliGenerate, SizesWithEitherSeparator) {
 }
 
 TEST_F(CliGenerate, CompareRunsBothAndMeasuresEveryFrame) {
-  const RunResult result =
-      generate(dir.file("a.mp4"), {"--steps", "2", "--seed", "1", "--topk", "1", "--compare",
-                                   "--json", "--contact-sheet", dir.file("a.png"), "--report",
-                                   dir.file("a.json")});
+  const RunResult result = generate(
+      dir.file("a.mp4"), {"--steps", "2", "--seed", "1", "--topk", "1", "--compare", "--json",
+                          "--contact-sheet", dir.file("a.png"), "--report", dir.file("a.json")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto json = result.json();
-  EXPECT_EQ(files(), (Args{"a-compare.mp4", "a-dense.json", "a-dense.mp4", "a.json", "a.mp4",
-                           "a.png"}));
+  EXPECT_EQ(files(),
+            (Args{"a-compare.mp4", "a-dense.json", "a-dense.mp4", "a.json", "a.mp4", "a.png"}));
   EXPECT_EQ(json["kept_share"], 0.25);
   ASSERT_EQ(json["frames"].size(), 8U);
   for (const auto& frame : json["frames"]) {
@@ -135,8 +134,8 @@ TEST_F(CliGenerate, CompareRunsBothAndMeasuresEveryFrame) {
   EXPECT_EQ(both.frames.height, 32);
 
   // All tiles kept: equal frames, whose PSNR JSON cannot hold.
-  const auto equal = generate(dir.file("b.y4m"), {"--steps", "1", "--topk", "4", "--compare",
-                                                  "--json"}).json();
+  const auto equal =
+      generate(dir.file("b.y4m"), {"--steps", "1", "--topk", "4", "--compare", "--json"}).json();
   EXPECT_TRUE(equal["frames"][0]["psnr_db"].is_null());
   EXPECT_EQ(equal["frames"][0]["ssim"], 1.0);
 }
