@@ -53,7 +53,7 @@ inline void store_element(void* data, DType dtype, int64_t i, double x) {
       static_cast<BF16*>(data)[i] = bf16_from_double(x);
       return;
     case DType::kF16:
-      static_cast<F16*>(data)[i].value = static_cast<_Float16>(x);
+      static_cast<F16*>(data)[i].value = static_cast<Float16>(x);
       return;
     case DType::kF64:
       static_cast<double*>(data)[i] = x;

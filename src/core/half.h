@@ -23,11 +23,18 @@ struct BF16 {
   }
 };
 
+// clang 14 has _Float16 on few targets, but this storage type on all.
+#if defined(__clang__)
+using Float16 = __fp16;
+#else
+using Float16 = _Float16;
+#endif
+
 /// IEEE binary16; the compiler's own type does the rounding.
 struct F16 {
-  _Float16 value = 0;
+  Float16 value = 0;
   F16() = default;
-  explicit F16(float x) : value(static_cast<_Float16>(x)) {}
+  explicit F16(float x) : value(static_cast<Float16>(x)) {}
   explicit operator float() const { return static_cast<float>(value); }
 };
 static_assert(sizeof(BF16) == 2 && sizeof(F16) == 2);

@@ -19,10 +19,10 @@ std::vector<uint8_t> random_bytes(uint64_t seed) {
   return bytes;
 }
 
-// A seed for every hundred calls: shrinking bytes would not make a call easier to read.
+// A seed for every thirty calls: shrinking bytes would not make a call easier to read.
 RC_GTEST_PROP(HostileCall, IsDoneOrRefused, ()) {
   const uint64_t seed = *rc::gen::noShrink(rc::gen::resize(100, rc::gen::arbitrary<uint64_t>()));
-  for (uint64_t i = 0; i < 100; ++i) {
+  for (uint64_t i = 0; i < 30; ++i) {
     const HostileOutcome outcome = hostile_call(random_bytes(seed + i));
     RC_LOG() << outcome.operation << ", bytes of seed " << seed + i << "\n";
     RC_ASSERT(outcome.fault == "");

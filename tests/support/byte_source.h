@@ -40,7 +40,7 @@ class ByteSource {
       case 2:
         return right < kMax ? right + 1 : right;
       case 3:
-        return right - 1;
+        return right > -kMax ? right - 1 : right;
       case 4:
         return kMax;
       case 5:
@@ -54,7 +54,7 @@ class ByteSource {
       case 9:
         return 1;
       case 10:
-        return -right;
+        return right > -kMax ? -right : right;
       default:
         return any_int64();
     }

@@ -10,6 +10,7 @@ namespace {
 
 __extension__ using Wide = __int128;
 
+constexpr Wide kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr std::array<int64_t, 4> kElementBytes{4, 2, 2, 8};
 
 Tensor as_cpp(const vsa_tensor& t) {
@@ -91,11 +92,11 @@ void* HostileArgs::data_for(const vsa_tensor& t) {
   for (size_t i = 0; i < 4; ++i) {
     nonsense |= t.shape[i] < 1;
     if (t.shape[i] == 1) continue;
-    const Wide span = Wide{t.shape[i] - 1} * t.stride[i];
-    nonsense |= span > std::numeric_limits<int64_t>::max() / 8 ||
-                span < std::numeric_limits<int64_t>::min() / 8;
+    const Wide span = (Wide{t.shape[i]} - 1) * t.stride[i];
+    if (span > kMaxInt64 || span < -kMaxInt64) nonsense = true;
     if (!nonsense) (span < 0 ? below : above) += span * size;
   }
+  nonsense |= above - below > kMaxInt64;
   if (nonsense) return memory_.allocate(8, std::byte{0x3C});
   if (above - below > kMaxBytes) return nullptr;
   const auto total = static_cast<int64_t>(above - below);
@@ -195,7 +196,7 @@ vsa_const_lut HostileArgs::input_lut() {
   lut.batch = bytes_.spoiled(lut.batch, 64);
   lut.num_heads = bytes_.spoiled(lut.num_heads, 64);
   lut.num_q_tiles = bytes_.spoiled(lut.num_q_tiles, 64);
-  if (bytes_.one_in(64)) lut.pitch = bytes_.below(2) == 0 ? 0 : -bytes_.any_int64();
+  if (bytes_.one_in(64)) lut.pitch = bytes_.below(2) == 0 ? 0 : -bytes_.below(256);
   if (lut.pitch > pitch) lut.pitch = std::numeric_limits<int64_t>::max();
   return lut;
 }
@@ -238,6 +239,7 @@ vsa_select_options HostileArgs::select_options() {
 void HostileArgs::accept_outputs() {
   for (const vsa_tensor& t : outputs_) memory_.accept(as_cpp(t));
   for (const vsa_lut& l : output_luts_) {
+    if (l.index == nullptr) continue;  // left out
     const int64_t rows = l.batch * l.num_heads * l.num_q_tiles;
     memory_.accept(l.index, rows * l.pitch * 4);
     memory_.accept(l.count, rows * 4);
