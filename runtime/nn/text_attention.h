@@ -16,17 +16,18 @@ class KeyValue {
   KeyValue(const float* k, const float* v, int64_t num_keys, int64_t num_heads, int64_t head_dim);
 
   int64_t num_keys() const { return num_keys_; }
-  /// num_keys rounded up to 16 floats, a cache line: the row length of a bias.
+  /// num_keys and head_dim, rounded up to 16 floats: the row lengths of keys and values.
   int64_t pitch() const { return pitch_; }
+  int64_t value_pitch() const { return value_pitch_; }
   int64_t num_heads() const { return num_heads_; }
   int64_t head_dim() const { return head_dim_; }
   const float* keys(int64_t head) const { return k_.data() + head * head_dim_ * pitch_; }
-  const float* values(int64_t head) const { return v_.data() + head * num_keys_ * head_dim_; }
+  const float* values(int64_t head) const { return v_.data() + head * num_keys_ * value_pitch_; }
 
  private:
-  int64_t num_keys_ = 0, pitch_ = 0, num_heads_ = 0, head_dim_ = 0;
+  int64_t num_keys_ = 0, pitch_ = 0, num_heads_ = 0, head_dim_ = 0, value_pitch_ = 0;
   Buffer k_;  // [num_heads, head_dim, pitch], zeros behind num_keys
-  Buffer v_;  // [num_heads, num_keys, head_dim]
+  Buffer v_;  // [num_heads, num_keys, value_pitch], zeros behind head_dim
 };
 
 /// out_i = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j, on the calling thread.
