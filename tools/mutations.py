@@ -21,8 +21,13 @@ def parity(name, file, old, new, test):
     return Mutation(f"cpu {name}", file, old, new, "parity_tests", f"Each/{test}/cpu*")
 
 
-def specification(name, file, old, new, test):
-    return Mutation(f"reference {name}", file, old, new, "property_tests", test)
+def specification(name, file, old, new, test, binary="property_tests"):
+    return Mutation(f"reference {name}", file, old, new, binary, test)
+
+
+def gradient(name, file, old, new, stage):
+    return specification(name, file, old, new, f"Reference{stage}.GradientsMatchDifferences",
+                         "unit_tests")
 
 
 MUTATIONS = [
@@ -59,9 +64,9 @@ MUTATIONS = [
     parity("pool: gradient not divided", "src/cpu/pool.cc", "return g / len;",
            "return g + 0.0F * len;", "PoolParity.Backward"),
     # --- coarse ---
-    specification("coarse: scale dropped in the gradient of k", "src/reference/coarse.cc",
-                  "add_scaled(dk[j], *args.scale * ds, q);", "add_scaled(dk[j], ds, q);",
-                  "CentralDifferences.Coarse"),
+    gradient("coarse: scale dropped in the gradient of k", "src/reference/coarse.cc",
+             "add_scaled(dk[j], *args.scale * ds, q);", "add_scaled(dk[j], ds, q);",
+             "Coarse"),
     parity("coarse: scale dropped", "src/cpu/coarse_kernel.cc",
            "hn::Set(d, scale)), d, scores + j);", "hn::Set(d, 0.0F * scale + 1.0F)), d, scores + j);",
            "CoarseParity.Forward"),
@@ -99,10 +104,10 @@ MUTATIONS = [
                   "const std::vector<Row> k = load_rows(args.k, b, h / group_size, keys);",
                   "const std::vector<Row> k = load_rows(args.k, b, h % args.k.shape[1], keys);",
                   "Each/Attention.T25_SharedHeadsAreRepeatedHeads/reference*"),
-    specification("fine: delta dropped in the gradient", "src/reference/fine.cc",
-                  "const double ds = p * (dot(dout, v[j]) - dout_dot_out);",
-                  "const double ds = p * (dot(dout, v[j]) - 0.0 * dout_dot_out);",
-                  "CentralDifferences.Fine"),
+    gradient("fine: delta dropped in the gradient", "src/reference/fine.cc",
+             "const double ds = p * (dot(dout, v[j]) - dout_dot_out);",
+             "const double ds = p * (dot(dout, v[j]) - 0.0 * dout_dot_out);",
+             "Fine"),
     parity("fine: padding read", "src/cpu/fine_kernel.cc", "if (cols != num_keys) MaskTail",
            "if (cols < num_keys) MaskTail", "FineParity.Forward"),
     parity("fine: off by one tile", "src/cpu/fine_kernel.cc", "kv.v + j * kv.v_tile_stride",
@@ -124,9 +129,9 @@ MUTATIONS = [
     parity("fine: transposed table off by one", "src/cpu/lut_t.cc", "= static_cast<int32_t>(i);",
            "= static_cast<int32_t>(i > 0 ? i - 1 : i);", "FineParity.Backward"),
     # --- combine ---
-    specification("combine: coarse gradient of one token only", "src/reference/combine.cc",
-                  "add_scaled(dcoarse_out, 1.0, product(gate_coarse, dout));",
-                  "dcoarse_out = product(gate_coarse, dout);", "CentralDifferences.Combine"),
+    gradient("combine: coarse gradient of one token only", "src/reference/combine.cc",
+             "add_scaled(dcoarse_out, 1.0, product(gate_coarse, dout));",
+             "dcoarse_out = product(gate_coarse, dout);", "Combine"),
     parity("combine: coarse gate ignored", "src/cpu/combine_kernel.cc",
            "sum = hn::MulAdd(LoadGate<T>(d, tile.gate_coarse, i, j),\n"
            "                           hn::LoadU(d, tile.coarse_out + j), sum);",

@@ -214,6 +214,11 @@ Tolerance attention_score_tolerance(const Qkv& in) {
                      "scale sum_d mean |q_d| mean |k_d|");
 }
 
+double attention_relative_error(const Qkv& in) {
+  // Three roundings to the dtype: softmax weights, fine_out, out.
+  return 1.5 * eps(in.q.dtype()) + unit(in.q.dtype()) * attention_error(in);
+}
+
 Tolerance attention_tolerance(const Qkv& in, const AttentionOptions& options, const ConstLut& lut) {
   const DType dtype = in.q.dtype();
   const TestTensor fine_gate = abs_gate(options.gate_fine, in.q);
@@ -221,8 +226,7 @@ Tolerance attention_tolerance(const Qkv& in, const AttentionOptions& options, co
   const TestTensor magnitude =
       run_combine(kReference, run_fine(kReference, with_abs_v(in), lut).out, coarse_magnitude(in),
                   Gate::tensor(coarse_gate.view()), Gate::tensor(fine_gate.view()), in.q_plan);
-  // Three roundings to dtype: softmax weights, fine_out, out.
-  return relative_to(magnitude, 1.5 * eps(dtype) + unit(dtype) * attention_error(in), dtype,
+  return relative_to(magnitude, attention_relative_error(in), dtype,
                      "(|gate_fine| sum_j p_j |v_j| + |gate_coarse| sum_j p_j mean |v_j|)");
 }
 

@@ -46,6 +46,8 @@ CombineTolerance combine_backward_tolerance(const TestTensor& fine_out,
 
 /// Bounds for the scores that the whole operator selects by, pooling included.
 Tolerance attention_score_tolerance(const Qkv& in);
+/// What attention_tolerance multiplies magnitudes by: roundings to the dtype and fp32 errors.
+double attention_relative_error(const Qkv& in);
 /// Bounds for `out` of the whole operator.
 Tolerance attention_tolerance(const Qkv& in, const AttentionOptions& options, const ConstLut& lut);
 /// Bounds for all gradients of the whole operator; `forward` is what backward was given.
