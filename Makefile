@@ -58,6 +58,13 @@ test-asan: deps-test  ## build and run the tests under AddressSanitizer and UBSa
 	@cmake --build --preset asan -j $(JOBS)
 	@ctest --preset asan -LE gpu --no-tests=error -j $(JOBS)
 
+.PHONY: fuzz
+fuzz:  ## feed the C ABI and the safetensors reader with hostile bytes (libFuzzer, sanitizers)
+	@tools/install_deps.sh build test fuzz
+	@cmake --preset fuzz --log-level=WARNING
+	@cmake --build --preset fuzz -j $(JOBS)
+	@ctest --preset fuzz --no-tests=error
+
 .PHONY: mutation
 mutation: deps-test  ## break each stage on purpose, one place at a time; a named test must notice
 	@tools/mutate.py -j $(JOBS)

@@ -62,8 +62,12 @@ class WanGolden : public testing::Test {
         .value();
   }
 
-  /// The transformer's output for a golden input.
-  std::vector<float> velocity(const std::string& name, Grid grid, int64_t topk) const {
+  struct Outputs {
+    std::vector<float> velocity;
+    std::vector<float> block0;  // the residual stream after the first block
+  };
+  /// What the transformer makes of a golden input.
+  Outputs run(const std::string& name, Grid grid, int64_t topk) const {
     const dit::TextContext text = model_.prepare_text(embedding());
     const TilePlan plan = TilePlan::grid(grid, {4, 4, 4}).value();
     if (topk == 0) topk = plan.num_tiles();
@@ -71,24 +75,33 @@ class WanGolden : public testing::Test {
     const std::vector<int64_t> topks(2, topk);
     std::vector<dit::LayerStats> stats(2);
     const Golden latent = golden(name + ".latent");
-    std::vector<float> out(latent.values.size());
+    Outputs out{std::vector<float>(latent.values.size()), {}};
+    const auto keep_first = [&] {
+      const auto x = workspace.act.x.span();
+      if (out.block0.empty()) out.block0.assign(x.begin(), x.end());
+    };
     throw_if_error(model_.forward({.latents = latent.values.data(),
                                    .timestep = golden(name + ".timestep").values.at(0),
                                    .text = &text,
                                    .context = {},
                                    .topk = topks,
-                                   .on_layer = {},
-                                   .velocity = out.data()},
+                                   .on_layer = keep_first,
+                                   .velocity = out.velocity.data()},
                                   workspace, stats));
     return out;
   }
 
-  void expect_velocity(const std::string& name, Grid grid) const {
+  static void expect_near(const std::vector<float>& got, const Golden& want,
+                          const std::string& name) {
+    ASSERT_EQ(got.size(), want.values.size());
+    EXPECT_LT(test::relative_l2(want.view(got.data()), want.flat()), kRelativeL2) << name;
+  }
+
+  void expect_outputs(const std::string& name, Grid grid) const {
     for (const auto& [mode, topk] : {std::pair{".dense", 0}, std::pair{".topk2", 2}}) {
-      const std::vector<float> out = velocity(name, grid, topk);
-      const Golden want = golden(name + ".velocity" + mode);
-      ASSERT_EQ(out.size(), want.values.size());
-      EXPECT_LT(test::relative_l2(want.view(out.data()), want.flat()), kRelativeL2) << name << mode;
+      const Outputs out = run(name, grid, topk);
+      expect_near(out.velocity, golden(name + ".velocity" + mode), name + ".velocity" + mode);
+      expect_near(out.block0, golden(name + ".block0" + mode), name + ".block0" + mode);
     }
     // The comparison can fail: sparse and dense outputs differ by far more.
     EXPECT_GT(test::relative_l2(golden(name + ".velocity.topk2").flat(),
@@ -130,8 +143,8 @@ TEST_F(WanGolden, R10_R11_TextEncoder) {
   for (int64_t i = got.num_valid * 24; i < got.rows.size(); ++i) EXPECT_EQ(got.rows.data()[i], 0);
 }
 
-TEST_F(WanGolden, VelocityOnPartialTiles) { expect_velocity("partial", {5, 6, 7}); }
-TEST_F(WanGolden, VelocityOnFullTiles) { expect_velocity("full", {4, 8, 8}); }
+TEST_F(WanGolden, BlockAndVelocityOnPartialTiles) { expect_outputs("partial", {5, 6, 7}); }
+TEST_F(WanGolden, BlockAndVelocityOnFullTiles) { expect_outputs("full", {4, 8, 8}); }
 
 }  // namespace
 }  // namespace vsa
