@@ -91,8 +91,9 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
 }  // namespace vsa::cli
 
 int main(int argc, char** argv) {
-  // A closed pipe is an error of write(2), reported like every other.
+  // A closed pipe and a file beyond `ulimit -f` are errors of write(2), reported like every other.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   vsa::cli::install_interrupt_handlers();
   CLI::App app("Video Sparse Attention: the operator, its tools, and video generation.", "vsa");
   return static_cast<int>(vsa::cli::run(app, argc, argv));

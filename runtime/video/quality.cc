@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <span>
 
@@ -44,15 +46,24 @@ Plane product(const Plane& a, const Plane& b) {
   return p;
 }
 
+/// The window's weight at each distance from its centre.
+std::array<double, kRadius + 1> window() {
+  std::array<double, kRadius + 1> weights{};
+  for (size_t d = 0; d < weights.size(); ++d) {
+    weights[d] = std::exp(-static_cast<double>(d * d) / (2.0 * kSigma * kSigma));
+  }
+  return weights;
+}
+
 /// Blurs `count` numbers that lie `stride` apart.
 void blur_line(const double* in, double* out, int64_t count, int64_t stride) {
+  static const std::array<double, kRadius + 1> weight_at = window();
   for (int64_t i = 0; i < count; ++i) {
     double sum = 0.0;
     double weights = 0.0;
     for (int64_t j = std::max<int64_t>(0, i - kRadius); j <= std::min(count - 1, i + kRadius);
          ++j) {
-      const auto distance = static_cast<double>(i - j);
-      const double weight = std::exp(-distance * distance / (2.0 * kSigma * kSigma));
+      const double weight = weight_at[static_cast<size_t>(std::abs(i - j))];
       sum += weight * in[j * stride];
       weights += weight;
     }
