@@ -104,12 +104,16 @@ def select(scores: Tensor, topk: int) -> Tensor:
 def fine(q: Tensor, k: Tensor, v: Tensor, lut: Tensor, plan: TilePlan, scale: float) -> Tensor:
     """Token-level attention of each query tile to the kv tiles in its row of `lut`."""
     num_tiles, topk = plan.num_tiles, lut.shape[-1]
-    # Gathering as a product with one-hot rows makes the backward a product too: exact, on the
-    # matrix units, and without the atomics of scatter_add.
-    one_hot = F.one_hot(lut.flatten(2), num_tiles).to(q.dtype)  # [B, H, N * topk, N]
+    rows = lut.flatten(2)  # [B, H, N * topk]
 
     def kept(x: Tensor) -> Tensor:  # [B * H * N, topk * T, D]
-        tiles = one_hot @ split(x, plan).flatten(3)
+        tiles = split(x, plan).flatten(3)
+        if torch.is_grad_enabled():
+            # A product with one-hot rows gathers exactly too, and its backward is a product on the
+            # matrix units, where that of gather is atomic additions.
+            tiles = F.one_hot(rows, num_tiles).to(x.dtype) @ tiles
+        else:
+            tiles = tiles.gather(2, rows[..., None].expand(-1, -1, -1, tiles.shape[-1]))
         return tiles.reshape(-1, topk * plan.slots.shape[1], x.shape[-1])
 
     mask = None

@@ -41,6 +41,15 @@ def test_matches_the_naive_operator_with_gradients(grid, tile_shape, topk):
         torch.testing.assert_close(mine, reference, **TOLERANCE)
 
 
+@pytest.mark.parametrize("grid,tile_shape", GRIDS)
+def test_without_gradients_the_result_is_the_same(grid, tile_shape):
+    plan = vsa.tile_plan(grid, tile_shape)
+    tensors, topk = inputs(grid), min(2, plan.num_tiles)
+    with torch.no_grad():
+        out = in_raster_order(tensors, plan, topk)
+    torch.testing.assert_close(out, in_raster_order(tensors, plan, topk).detach(), **TOLERANCE)
+
+
 def test_gradients_match_central_differences():
     grid, tile_shape = (3, 2, 3), (2, 2, 2)
     plan = vsa.tile_plan(grid, tile_shape)

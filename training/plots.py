@@ -1,0 +1,77 @@
+"""Pictures of the training log and of an evaluation.
+
+    python -m training.plots --out loss.png first=log_first.jsonl second=log_second.jsonl
+"""
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+
+SMOOTHED = 9  # log lines in the running mean
+BARS = ("colour", "shape", "motion", "background", "size", "all", "all_stated")
+
+
+def plot_accuracies(result: dict, path: Path) -> None:
+    """Bars by attribute: sparse and dense on the left, seen and held-out combinations right."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), sharey=True, layout="constrained")
+    modes = {mode: result[mode]["total"] for mode in ("vsa", "dense") if mode in result}
+    groups = {group.replace("_", " "): result["vsa"][group] for group in ("seen", "held_out")}
+    for axis, bars, title in (
+        (left, modes, "attention"),
+        (right, groups, "combination of shape, colour and motion (vsa)"),
+    ):
+        width = 0.8 / len(bars)
+        for n, (label, shares) in enumerate(bars.items()):
+            heights = [100 * (shares[name] or 0) for name in BARS]
+            place = np.arange(len(BARS)) + (n - (len(bars) - 1) / 2) * width
+            drawn = axis.bar(place, heights, width, label=f"{label}, {shares['clips']} clips")
+            axis.bar_label(drawn, fmt="%.0f", fontsize=7)
+        axis.set_xticks(range(len(BARS)), [name.replace("_", " ") for name in BARS])
+        axis.set_title(title)
+        axis.legend(loc="lower left")
+    left.set_ylabel("% of clips as the prompt says")
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def plot_losses(logs: dict[str, Path], path: Path) -> None:
+    """Loss over steps, one panel a stage, one curve a sparsity."""
+    figure, axes = plt.subplots(1, len(logs), figsize=(6 * len(logs), 4), layout="constrained", squeeze=False)
+    for axis, (name, log) in zip(axes[0], logs.items()):
+        entries = [json.loads(line) for line in log.read_text().splitlines()]
+        curves: dict[float, list[tuple]] = {}
+        for entry in entries:
+            for level, loss in entry["loss_at_sparsity"].items():
+                curves.setdefault(float(level), []).append((entry["step"], loss))
+        for level, points in sorted(curves.items()):
+            steps, losses = np.array(points).T
+            size = min(SMOOTHED, len(losses))
+            mean = np.convolve(losses, np.ones(size) / size, "valid")
+            label = f"sparsity {level:g}" if level else "dense"
+            axis.plot(steps[size - 1 :], mean, label=label, linewidth=1)
+        axis.set_yscale("log")
+        axis.set_title(name)
+        axis.set_xlabel("step")
+        axis.set_ylabel("velocity error (mean square)")
+        axis.legend()
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("logs", nargs="+", help="TITLE=LOG.jsonl")
+    args = parser.parse_args()
+    plot_losses({k: Path(v) for k, v in (log.split("=", 1) for log in args.logs)}, args.out)
+
+
+if __name__ == "__main__":
+    main()
