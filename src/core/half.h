@@ -23,8 +23,8 @@ struct BF16 {
   }
 };
 
-// clang 14 has _Float16 on few targets, but this storage type on all.
-#if defined(__clang__)
+// clang 14 has _Float16 on few targets, and g++ 12 not on Arm, but both have this storage type there.
+#if defined(__clang__) || (defined(__aarch64__) && __GNUC__ < 13)
 using Float16 = __fp16;
 #else
 using Float16 = _Float16;
