@@ -1,6 +1,5 @@
 // `vsa inspect`: what the coarse stage selects, and how much of dense attention that holds.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,11 +10,10 @@
 #include "cli/command.h"
 #include "cli/failure.h"
 #include "cli/heat_map.h"
-#include "cli/inspect_data.h"
+#include "cli/inspect_report.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/table.h"
 #include "cli/tensor_file.h"
 #include "runtime/io/atomic_file.h"
 
@@ -35,21 +33,6 @@ struct InspectCommand {
   bool json = false;
 };
 
-/// What is said about one head.
-struct HeadReport {
-  int64_t head = 0;
-  double kept_share = 0.0;
-  Mass mass;
-};
-
-/// What is said about one query tile of one head.
-struct RowReport {
-  int64_t head = 0, row = 0;
-  std::vector<int32_t> kept;
-  std::vector<double> probabilities;
-  std::vector<float> scores;
-};
-
 int64_t in_range(const char* option, int64_t value, int64_t count) {
   if (value < 0 || value >= count) {
     fail_usage(fmt::format("{}: expected 0 to {}, got {}", option, count - 1, value));
@@ -61,11 +44,6 @@ Grid tile_grid_of(Grid grid, TileShape tile) {
   return {.f = (grid.f + tile.f - 1) / tile.f,
           .h = (grid.h + tile.h - 1) / tile.h,
           .w = (grid.w + tile.w - 1) / tile.w};
-}
-
-/// "1,0,3": where a tile lies in its grid of tiles.
-std::array<int64_t, 3> coordinates(int64_t tile, const Grid& tile_grid) {
-  return {tile / (tile_grid.h * tile_grid.w), tile / tile_grid.w % tile_grid.h, tile % tile_grid.w};
 }
 
 /// All query tiles if that costs no more than about 2e9 pairs of tokens over all heads, else as
@@ -88,35 +66,6 @@ void save_maps(const fs::path& folder, const HeadMap& map, int64_t head) {
                          heat_map(kept, map.num_q_tiles, map.num_kv_tiles)));
 }
 
-nlohmann::ordered_json to_json(const RowReport& row, const Grid& tile_grid) {
-  nlohmann::ordered_json tiles = nlohmann::ordered_json::array();
-  for (const int32_t t : row.kept) {
-    tiles.push_back({{"tile", t},
-                     {"at", coordinates(t, tile_grid)},
-                     {"score", row.scores[static_cast<size_t>(t)]},
-                     {"coarse_probability", row.probabilities[static_cast<size_t>(t)]}});
-  }
-  return {{"head", row.head}, {"row", row.row}, {"kept", tiles}};
-}
-
-nlohmann::ordered_json to_json(const HeadReport& head) {
-  return {{"head", head.head},
-          {"kept_share", head.kept_share},
-          {"mass_mean", head.mass.mean},
-          {"mass_least", head.mass.least}};
-}
-
-std::string to_text(const RowReport& row, const Grid& tile_grid) {
-  Table table({"kv tile", "at f,h,w", "score", "coarse probability"});
-  for (const int32_t t : row.kept) {
-    table.add({fmt::format("{}", t), fmt::format("{}", fmt::join(coordinates(t, tile_grid), ",")),
-               fmt::format("{:.4f}", row.scores[static_cast<size_t>(t)]),
-               fmt::format("{:.4f}", row.probabilities[static_cast<size_t>(t)])});
-  }
-  return fmt::format("\nhead {}, query tile {} keeps {} tiles:\n{}", row.head, row.row,
-                     row.kept.size(), table.to_string());
-}
-
 /// The whole command, over the heads asked for.
 class Inspection {
  public:
@@ -133,9 +82,17 @@ class Inspection {
     end_head_ = command.head ? first_head_ + 1 : input.num_heads();
     sample_ = sample_tiles(input.q_plan(), command.mass_tiles.value_or(affordable_mass_tiles(
                                                input, end_head_ - first_head_)));
+    report_ = {.num_q_tiles = input.q_plan().num_tiles(),
+               .num_kv_tiles = input.kv_plan().num_tiles(),
+               .topk = select_.topk,
+               .mass_tiles = std::ssize(sample_->tiles),
+               .kv_tile_grid = tile_grid_of(input.kv_grid(), input.tile()),
+               .heads = {},
+               .rows = {},
+               .png = command.png};
   }
 
-  void run(const InterruptScope& interrupt) {
+  const InspectReport& run(const InterruptScope& interrupt) {
     if (!command_.png.empty()) make_folder();
     ProgressBar bar;
     for (int64_t head = first_head_; head < end_head_; ++head) {
@@ -143,51 +100,17 @@ class Inspection {
       interrupt.check();
       const HeadMap map =
           map_head(context_, input_, command_.batch, head, select_, command_.tensors.scale);
-      heads_.push_back({.head = head,
-                        .kept_share = map.kept_share(),
-                        .mass = captured_mass(context_, input_, command_.batch, head, map, *sample_,
-                                              command_.tensors.scale)});
+      report_.heads.push_back({.head = head,
+                               .kept_share = map.kept_share(),
+                               .mass = captured_mass(context_, input_, command_.batch, head, map,
+                                                     *sample_, command_.tensors.scale)});
       if (!command_.png.empty()) save_maps(command_.png, map, head);
       if (command_.row) inspect_row(map, head);
     }
-  }
-
-  nlohmann::ordered_json json() const {
-    nlohmann::ordered_json result = {{"num_q_tiles", input_.q_plan().num_tiles()},
-                                     {"num_kv_tiles", input_.kv_plan().num_tiles()},
-                                     {"topk", select_.topk},
-                                     {"mass_tiles", sample_->tiles.size()},
-                                     {"mass_of_all_tiles", mass_is_exact()},
-                                     {"heads", nlohmann::ordered_json::array()}};
-    for (const HeadReport& head : heads_) result["heads"].push_back(to_json(head));
-    for (const RowReport& row : rows_) result["rows"].push_back(to_json(row, kv_tile_grid()));
-    if (!command_.png.empty()) result["png"] = command_.png;
-    return result;
-  }
-
-  std::string text() const {
-    Table table({"head", "kept", "mass in kept tiles", "least of a token"});
-    for (const HeadReport& head : heads_) {
-      table.add({fmt::format("{}", head.head), fmt::format("{:.2f} %", 100.0 * head.kept_share),
-                 fmt::format("{:.2f} %", 100.0 * head.mass.mean),
-                 fmt::format("{:.2f} %", 100.0 * head.mass.least)});
-    }
-    std::string text = fmt::format(
-        "{} query tiles, {} kv tiles, topk {}\nmass: share of the dense softmax, {}\n\n",
-        input_.q_plan().num_tiles(), input_.kv_plan().num_tiles(), select_.topk,
-        mass_is_exact()
-            ? std::string("over all query tiles")
-            : fmt::format("over {} sampled query tiles (--mass-tiles)", sample_->tiles.size()));
-    text += table.to_string();
-    for (const RowReport& row : rows_) text += to_text(row, kv_tile_grid());
-    if (!command_.png.empty()) text += fmt::format("\nheat maps: {}\n", command_.png);
-    return text;
+    return report_;
   }
 
  private:
-  bool mass_is_exact() const { return std::ssize(sample_->tiles) == input_.q_plan().num_tiles(); }
-  Grid kv_tile_grid() const { return tile_grid_of(input_.kv_grid(), input_.tile()); }
-
   void make_folder() const {
     std::error_code error;
     fs::create_directories(command_.png, error);
@@ -201,18 +124,18 @@ class Inspection {
   void inspect_row(const HeadMap& map, int64_t head) {
     const int64_t row = *command_.row;
     const auto first = map.scores.begin() + row * map.num_kv_tiles;
-    rows_.push_back({.head = head,
-                     .row = row,
-                     .kept = map.kept(row),
-                     .probabilities = map.probabilities(row),
-                     .scores = {first, first + map.num_kv_tiles}});
+    report_.rows.push_back({.head = head,
+                            .row = row,
+                            .kept = map.kept(row),
+                            .probabilities = map.probabilities(row),
+                            .scores = {first, first + map.num_kv_tiles}});
     if (command_.png.empty()) return;
     const bool same_grid = input_.grid() == input_.kv_grid();
     check(video::write_png(
         fs::path(command_.png) / fmt::format("head{:02}-row{:04}-looks.png", head, row),
-        look_map({.tile_grid = kv_tile_grid(),
-                  .weights = rows_.back().probabilities,
-                  .kept = rows_.back().kept,
+        look_map({.tile_grid = report_.kv_tile_grid,
+                  .weights = report_.rows.back().probabilities,
+                  .kept = report_.rows.back().kept,
                   .query_tile = same_grid ? row : -1})));
   }
 
@@ -222,8 +145,7 @@ class Inspection {
   SelectOptions select_;
   int64_t first_head_ = 0, end_head_ = 0;
   std::optional<SampledTiles> sample_;
-  std::vector<HeadReport> heads_;
-  std::vector<RowReport> rows_;
+  InspectReport report_;
 };
 
 }  // namespace
@@ -247,8 +169,8 @@ void add_inspect(CLI::App& app) {
     AttentionInput input(options->tensors);
     const InterruptScope interrupt;
     Inspection inspection(*options, input, context);
-    inspection.run(interrupt);
-    options->json ? print_json(inspection.json()) : print_result(inspection.text());
+    const InspectReport& report = inspection.run(interrupt);
+    options->json ? print_json(to_json(report)) : print_result(to_text(report));
   });
 }
 
