@@ -68,6 +68,13 @@ class Encoding {
   Encoding(const Frames& frames, int64_t scale, const EncodeRecipe& recipe, io::AtomicFile& file)
       : frames_(frames), scale_(scale), recipe_(recipe), muxer_(file) {}
 
+  Encoding(const Encoding&) = delete;
+  Encoding& operator=(const Encoding&) = delete;
+  ~Encoding() {
+    // After a failure too: the gif muxer frees its last frame here and nowhere else.
+    if (has_header_) av_write_trailer(muxer_.get());
+  }
+
   int run(AVRational frame_rate) {
     frame_rate_ = frame_rate;
     for (const auto step : {&Encoding::open_graph, &Encoding::open_encoder, &Encoding::open_stream,
@@ -76,6 +83,7 @@ class Encoding {
     }
     return 0;
   }
+
   const char* action = "";
 
  private:
@@ -124,8 +132,10 @@ class Encoding {
     if (stream_ == nullptr) return AVERROR(ENOMEM);
     stream_->time_base = codec_->time_base;
     stream_->avg_frame_rate = frame_rate_;
-    const int code = avcodec_parameters_from_context(stream_->codecpar, codec_.get());
-    return code < 0 ? code : avformat_write_header(muxer_.get(), nullptr);
+    int code = avcodec_parameters_from_context(stream_->codecpar, codec_.get());
+    if (code >= 0) code = avformat_write_header(muxer_.get(), nullptr);
+    has_header_ = code >= 0;
+    return code;
   }
 
   int encode_all() {
@@ -143,8 +153,10 @@ class Encoding {
     int code = av_buffersrc_close(graph_.source, frames_.num_frames, 0);
     if (code >= 0) code = drain_graph();
     if (code >= 0) code = encode_one(nullptr);
+    if (code < 0) return code;
     action = "write the trailer";
-    return code < 0 ? code : av_write_trailer(muxer_.get());
+    has_header_ = false;
+    return av_write_trailer(muxer_.get());
   }
 
   /// Frame i, upscaled; the row and column that make the size even repeat their neighbours.
@@ -207,6 +219,7 @@ class Encoding {
   FramePtr filtered_;
   PacketPtr packet_;
   AVStream* stream_ = nullptr;  // owned by the muxer
+  bool has_header_ = false;     // and no trailer yet
 };
 
 }  // namespace
