@@ -1,0 +1,45 @@
+// The list of backends.
+#include "src/api/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace vsa {
+namespace {
+
+TEST(Registry, EveryBackendIsListedWithAReasonIfAbsent) {
+  const std::vector<BackendInfo> all = backends();
+  ASSERT_EQ(all.size(), 4U);
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].id, static_cast<BackendId>(i));
+    EXPECT_FALSE(all[i].detail.empty());
+  }
+  EXPECT_TRUE(all[0].available);
+  EXPECT_FALSE(all[3].available);
+}
+
+TEST(Registry, NamesThereAndBack) {
+  for (const BackendInfo& info : backends()) {
+    EXPECT_EQ(backend_from_name(name(info.id)).value(), info.id);
+  }
+  for (const char* wrong : {"", "CPU", "cpu ", "gpu", "unknown"}) {
+    const Result<BackendId> id = backend_from_name(wrong);
+    ASSERT_FALSE(id.ok()) << wrong;
+    EXPECT_EQ(id.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(id.status().message(), testing::HasSubstr("reference, cpu, cuda or hip"));
+  }
+}
+
+TEST(Registry, TablesBelongToTheirId) {
+  for (const BackendId id : {BackendId::kReference, BackendId::kCpu}) {
+    ASSERT_NE(find_backend(id), nullptr);
+    EXPECT_EQ(find_backend(id)->id, id);
+    EXPECT_EQ(find_backend(id)->info().id, id);
+  }
+  EXPECT_EQ(find_backend(static_cast<BackendId>(-1)), nullptr);
+  EXPECT_EQ(usable_backend("x", static_cast<BackendId>(9)).status().message(),
+            "[x] backend: expected reference, cpu, cuda or hip, got 9");
+}
+
+}  // namespace
+}  // namespace vsa
