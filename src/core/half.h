@@ -23,7 +23,7 @@ struct BF16 {
   }
 };
 
-// clang 14 has _Float16 on few targets, and g++ 12 not on Arm, but both have this storage type there.
+// clang 14 has _Float16 on few targets, g++ 12 not on Arm; both have this storage type there.
 #if defined(__clang__) || (defined(__aarch64__) && __GNUC__ < 13)
 using Float16 = __fp16;
 #else
