@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 
 #include "runtime/json_fields.h"
 
@@ -47,6 +48,35 @@ bool parse_qk_norm(runtime::JsonFields& fields, const nlohmann::json& json, std:
   return true;
 }
 
+/// Keeps every product of extents in 64 bits, far above any model; and halves and pairs whole.
+Status check_extents(const WanConfig& config, std::string_view file) {
+  constexpr int64_t kWidest = int64_t{1} << 20;
+  const auto bounded = [&](const char* what, std::initializer_list<int64_t> factors) -> Status {
+    int64_t product = 1;
+    for (const int64_t factor : factors) {
+      if (factor > kWidest / product) {
+        return io_error(
+            fmt::format("[config] {}: {}: expected at most {}, got more", file, what, kWidest));
+      }
+      product *= factor;
+    }
+    return {};
+  };
+  const auto even = [&](const char* what, int64_t extent) -> Status {
+    if (extent % 2 == 0) return {};
+    return io_error(
+        fmt::format("[config] {}: {}: expected an even number, got {}", file, what, extent));
+  };
+  const auto& [f, h, w] = config.patch;
+  VSA_TRY(bounded("num_attention_heads * attention_head_dim", {config.num_heads, config.head_dim}));
+  VSA_TRY(bounded("ffn_dim", {config.ffn_dim}));
+  VSA_TRY(bounded("freq_dim", {config.freq_dim}));
+  VSA_TRY(bounded("patch_size", {f, h, w}));
+  VSA_TRY(bounded("in_channels * patch_size", {config.in_channels, f, h, w}));
+  VSA_TRY(even("attention_head_dim", config.head_dim));  // pairs that RoPE turns
+  return even("freq_dim", config.freq_dim);              // cosines and sines
+}
+
 }  // namespace
 
 Result<WanConfig> parse_wan_config(const nlohmann::json& json, std::string_view file,
@@ -69,14 +99,7 @@ Result<WanConfig> parse_wan_config(const nlohmann::json& json, std::string_view 
   config.eps = static_cast<float>(fields.number("eps", 1e-6, 0.0));
   config.rope_max_seq_len = fields.integer("rope_max_seq_len", config.rope_max_seq_len);
   refuse_image_to_video(fields, config, file);
-  // Both are halves of cosines and sines, or pairs that RoPE turns.
-  for (const auto& [field, value] :
-       {std::pair{"attention_head_dim", config.head_dim}, std::pair{"freq_dim", config.freq_dim}}) {
-    if (value % 2 != 0) {
-      fields.fail(io_error(
-          fmt::format("[config] {}: {}: expected an even number, got {}", file, field, value)));
-    }
-  }
+  if (fields.status().ok()) fields.fail(check_extents(config, file));
   if (!fields.status().ok()) return fields.status();
   std::ranges::copy(fields.unread(), std::back_inserter(ignored));
   return config;

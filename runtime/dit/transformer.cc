@@ -66,6 +66,13 @@ Result<WanTransformer> WanTransformer::load(const WanConfig& config,
   if (!naming.ok()) return naming.status();
   nn::WeightLoader loader(checkpoint, "transformer",
                           [&](std::string_view name) { return diffusers_name(name, *naming); });
+  // Before anything is sized by num_layers, which a wrong config may put at 2^31.
+  const std::string last = fmt::format("blocks.{}.scale_shift_table", config.num_layers - 1);
+  if (!loader.has(last)) {
+    return io_error(
+        fmt::format("[load] transformer: expected {} layers (num_layers), got none of {}",
+                    config.num_layers, last));
+  }
   const Result<bool> gated = find_gates(loader, config.num_layers);
   if (!gated.ok()) return gated.status();
 

@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <functional>
-#include <numeric>
-
 namespace vsa::nn {
 namespace {
 
@@ -16,11 +13,6 @@ std::string list(const std::vector<std::string>& names, size_t limit) {
       names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(limit, names.size())));
   const std::string text = fmt::format("{}", fmt::join(head, ", "));
   return names.size() > limit ? fmt::format("{} and {} more", text, names.size() - limit) : text;
-}
-
-size_t num_elements(const std::vector<int64_t>& shape) {
-  return static_cast<size_t>(
-      std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
 }
 
 }  // namespace
@@ -61,14 +53,14 @@ const io::TensorView* WeightLoader::view(const std::string& name,
 
 std::vector<float> WeightLoader::tensor(const std::string& name,
                                         const std::vector<int64_t>& shape) {
-  std::vector<float> values(num_elements(shape));
-  if (const io::TensorView* found = view(name, shape)) {
-    if (const Status status = io::copy_as_f32(*found, values); !status.ok()) {
-      fail(io_error(fmt::format("[load] {}: {}: expected f16, bf16, f32 or f64, got {}", model_,
-                                name, io::to_string(*found))));
-    }
-    io::release_pages(found->bytes);
+  const io::TensorView* found = view(name, shape);
+  if (found == nullptr) return {};
+  std::vector<float> values(static_cast<size_t>(found->num_elements()));
+  if (!io::copy_as_f32(*found, values).ok()) {
+    fail(io_error(fmt::format("[load] {}: {}: expected f16, bf16, f32 or f64, got {}", model_, name,
+                              io::to_string(*found))));
   }
+  io::release_pages(found->bytes);
   return values;
 }
 
@@ -78,6 +70,7 @@ Linear WeightLoader::linear(const std::string& name, const LinearSpec& spec) {
   const std::vector<float> bias =
       spec.bias ? tensor(name + ".bias", {spec.dims.out}) : std::vector<float>();
   const std::vector<float> weight = tensor(name + ".weight", shape);
+  if (weight.empty() || (spec.bias && bias.empty())) return {};
   return Linear(spec.dims, weight, bias, spec.activation);
 }
 

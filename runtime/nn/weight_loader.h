@@ -24,7 +24,7 @@ struct LoadSummary {
 };
 
 /// A checkpoint under the names of the model that is loaded. Faults are collected: a missing tensor
-/// reads as zeros, and finish() tells all that were missing at once. A tensor's pages are released
+/// reads as empty, and finish() tells all that were missing at once. A tensor's pages are released
 /// once it is converted, so peak memory is the weights in f32 and one tensor.
 class WeightLoader {
  public:
@@ -39,7 +39,7 @@ class WeightLoader {
 
   bool has(std::string_view name) const { return by_name_.contains(name); }
 
-  /// A tensor as f32. Faults: missing, other shape, not a float type.
+  /// A tensor as f32; empty after a fault: missing, other shape, not a float type.
   std::vector<float> tensor(const std::string& name, const std::vector<int64_t>& shape);
 
   /// `name`.weight and, if wanted, `name`.bias.

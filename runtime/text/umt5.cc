@@ -82,6 +82,14 @@ Result<Umt5Encoder> Umt5Encoder::load(const Umt5Config& config, const io::Checkp
   if (!has_alias || loader.has("shared.weight")) {
     encoder.embedding_ = loader.view("shared.weight", table);
   }
+  // Before anything is sized by num_layers, which a wrong config may put at 2^31.
+  const std::string last =
+      fmt::format("encoder.block.{}.layer.0.layer_norm.weight", config.num_layers - 1);
+  if (!loader.has(last)) {
+    return io_error(
+        fmt::format("[load] text encoder: expected {} layers (num_layers), got none of {}",
+                    config.num_layers, last));
+  }
   const int64_t inner = config.num_heads * config.d_kv;
   const nn::LinearDims in{config.d_model, inner};
   for (int64_t n = 0; n < config.num_layers; ++n) {

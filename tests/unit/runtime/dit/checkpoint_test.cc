@@ -137,6 +137,15 @@ TEST_F(WanCheckpoint, MissingTensorsAreAllListed) {
                              HasSubstr("proj_out.weight")));
 }
 
+TEST_F(WanCheckpoint, AConfigThatPromisesMoreThanTheFileHasIsAnError) {
+  test::TinyModel model;
+  model.transformer_config["num_layers"] = 2147483647;
+  EXPECT_THAT(fault(model), HasSubstr("expected 2147483647 layers (num_layers), got none of"));
+  model = test::TinyModel();
+  model.transformer_config["ffn_dim"] = 1 << 20;
+  EXPECT_THAT(fault(model), HasSubstr("blocks.0.ffn.net.0.proj.bias: expected shape [1048576]"));
+}
+
 TEST_F(WanCheckpoint, UnusedTensorsAreListed) {
   test::TinyModel model;
   model.transformer["blocks.0.attn2.norm_added_q.weight"] = {{2}, {1, 2}};

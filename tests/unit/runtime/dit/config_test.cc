@@ -80,12 +80,17 @@ TEST(WanConfig, WrongTypesAndRangesAreNamed) {
       {"eps", 0.0},
       {"eps", "small"},
       {"qk_norm", 5},
+      {"ffn_dim", 1 << 30},
+      {"patch_size", {1 << 30, 1 << 30, 1 << 30}},
   };
   for (const auto& [key, value] : cases) {
     const Status status = status_with(key, value);
     EXPECT_EQ(status.code(), StatusCode::kIoError) << key << " " << value;
     EXPECT_THAT(status.message(), HasSubstr("[config] config.json: " + key + ": expected"));
   }
+  EXPECT_THAT(status_with("num_attention_heads", 1 << 30).message(),
+              HasSubstr("num_attention_heads * attention_head_dim: expected at most"));
+  EXPECT_THAT(status_with("in_channels", 1 << 30).message(), HasSubstr("in_channels"));
   std::vector<std::string> ignored;
   EXPECT_EQ(parse_wan_config(nlohmann::json::array(), "c", ignored).status().code(),
             StatusCode::kIoError);
