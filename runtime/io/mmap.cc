@@ -62,10 +62,12 @@ MappedFile::~MappedFile() {
 
 void release_pages(std::span<const std::byte> part) {
   // Only whole pages inside the part: the pages at its ends may hold a neighbour that is in use.
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
-  const auto last = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t skipped = (page - reinterpret_cast<uintptr_t>(part.data()) % page) % page;
+  if (part.size() <= skipped) return;
+  const size_t released = (part.size() - skipped) / page * page;
+  if (released == 0) return;
+  ::madvise(const_cast<std::byte*>(part.data() + skipped), released, MADV_DONTNEED);
 }
 
 }  // namespace vsa::io
