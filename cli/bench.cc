@@ -40,7 +40,11 @@ void run_case(const BenchCommand& command, const BenchCase& c, const Context& co
               GemmBase& gemm, const InterruptScope& interrupt) {
   ProgressBar bar;
   BenchProblem problem(c);
-  check(problem.prepare(context));
+  const bool full =
+      command.stages.empty() || std::ranges::any_of(command.stages, [](const std::string& stage) {
+        return stage.starts_with("dense");
+      });
+  check(problem.prepare(context, full));
   std::vector<Measured> all;
   for (Contestant& x : contestants(problem, gemm, context, command.stages)) {
     all.push_back({.contestant = std::move(x), .check = {}, .inner = 1, .ms = {}});

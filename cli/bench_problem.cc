@@ -72,14 +72,14 @@ BenchProblem::BenchProblem(const BenchCase& bench_case)
   for (OwnedTensor* x : {&dk, &dv}) *x = tokens(c, c.num_kv_heads);
 }
 
-Status BenchProblem::prepare(const Context& context) {
+Status BenchProblem::prepare(const Context& context, bool full) {
   VSA_TRY(vsa::pool(context, pool(q, q_pooled)));
   VSA_TRY(vsa::pool(context, pool(k, k_pooled)));
   VSA_TRY(vsa::pool(context, pool(v, v_pooled)));
   VSA_TRY(vsa::coarse(context, coarse()));
   VSA_TRY(vsa::select(context, select()));
   VSA_TRY(vsa::fine(context, fine(false)));
-  VSA_TRY(vsa::fine(context, fine(true)));
+  if (full) VSA_TRY(vsa::fine(context, fine(true)));
   VSA_TRY(vsa::attention_forward(context, attention()));
   return vsa::combine_backward(context, combine_backward());
 }

@@ -15,8 +15,9 @@ struct BenchProblem {
   BenchProblem(const BenchProblem&) = delete;
   BenchProblem& operator=(const BenchProblem&) = delete;
 
-  /// Runs forward on `context` once, so that every tensor that a stage reads is there.
-  Status prepare(const Context& context);
+  /// Runs forward on `context` once, so that every tensor that a stage reads is there; those of the
+  /// dense case only if `full`, because they take the longest.
+  Status prepare(const Context& context, bool full);
 
   PoolArgs pool(const OwnedTensor& x, const OwnedTensor& pooled) const;
   CoarseArgs coarse() const;
