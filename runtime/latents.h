@@ -16,7 +16,7 @@ struct Latents {
   nn::Buffer values;               ///< [channels, frames, height, width]
   std::vector<int64_t> shape;      ///< the four extents
   std::string space = "pixel";     ///< what the values are: RGB in [-1, 1]
-  std::string model;               ///< folder, as given
+  std::string model;               ///< folder, as given; empty if that is not UTF-8
   std::string transformer_sha256;  ///< of the weights, all files together
   std::string prompt, negative_prompt;
   int64_t seed = 0;

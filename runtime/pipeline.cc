@@ -14,6 +14,7 @@
 #include "runtime/model_folder.h"
 #include "runtime/nn/parallel.h"
 #include "runtime/run_plan.h"
+#include "runtime/text/clean.h"
 #include "runtime/text/tokenizer.h"
 
 namespace vsa::runtime {
@@ -113,9 +114,11 @@ Result<dit::WanTransformer> load_transformer(const GenerateOptions& options,
 Latents empty_latents(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
                       const GenerateReport& report) {
   const dit::WanConfig& config = model.transformer;
+  const std::string folder = options.model.string();
+  const bool is_text = text::clean_prompt(folder).ok();  // a path may be any bytes, metadata not
   Latents latents{.values = nn::Buffer(latent_size(plan, config)),
                   .shape = {config.in_channels, plan.frames, plan.size.height, plan.size.width},
-                  .model = options.model.string(),
+                  .model = is_text ? folder : std::string(),
                   .transformer_sha256 = {},
                   .prompt = options.prompt,
                   .negative_prompt = options.negative_prompt,

@@ -141,11 +141,15 @@ void Umt5Encoder::run_layer(const Layer& layer, int64_t tokens, nn::Buffer& x) c
   layer.q.forward(n.data(), tokens, q.data());
   layer.k.forward(n.data(), tokens, k.data());
   layer.v.forward(n.data(), tokens, v.data());
+  std::vector<int64_t> buckets;  // of key - query = 1 - tokens, ..., tokens - 1
+  for (int64_t relative = 1 - tokens; relative < tokens; ++relative) {
+    buckets.push_back(relative_bucket(relative, config_.num_buckets, config_.max_distance));
+  }
   nn::Buffer bias(config_.num_heads * tokens * tokens);  // [num_heads, query, key]
   for (int64_t h = 0; h < config_.num_heads; ++h) {
     for (int64_t i = 0; i < tokens; ++i) {
       for (int64_t j = 0; j < tokens; ++j) {
-        const int64_t bucket = relative_bucket(j - i, config_.num_buckets, config_.max_distance);
+        const int64_t bucket = buckets[static_cast<size_t>(j - i + tokens - 1)];
         bias.data()[(h * tokens + i) * tokens + j] =
             layer.relative_bias[static_cast<size_t>(bucket * config_.num_heads + h)];
       }

@@ -307,6 +307,7 @@ TEST_F(Pipeline, BadOptionsAreNamed) {
   refused([](auto& o) { o.dense_steps = 3; }, "dense_steps: expected 0 to 2, got 3");
   refused([](auto& o) { o.tile = {16, 16, 16}; }, "tile");
   refused([](auto& o) { o.num_threads = -1; }, "[generate] num_threads:");
+  refused([](auto& o) { o.num_threads = 1 << 30; }, "[generate] num_threads: expected 0 to 1024");
   refused([](auto& o) { o.prompt = "caf\xE9"; }, "[tokenize] prompt: expected UTF-8");
   refused([](auto& o) { o.negative_prompt = "\xFF"; }, "[tokenize] prompt: expected UTF-8");
   refused([](auto& o) { o.backend = BackendId::kCuda; },
@@ -346,6 +347,14 @@ TEST_F(Pipeline, R31_ARunThatDoesNotFitIsRefusedAtTheStart) {
   EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
   // 2^20 tokens of 6 * 32 + 2 * 16 floats, 3 latents of 96 floats a token, and the weights.
   EXPECT_THAT(status.message(), HasSubstr("memory: expected at least 2.00 GiB available, got 0."));
+}
+
+TEST_F(Pipeline, AModelFolderOfAnyBytesKeepsItsLatents) {
+  GenerateOptions odd = options();
+  odd.model = folder_ / "mod\xFF-el";
+  test::TinyModel().write(odd.model);
+  run(odd);
+  EXPECT_EQ(load_latents(odd.latents).value().model, "");
 }
 
 TEST_F(Pipeline, T44_AnotherTileThanTrainedIsAWarning) {
