@@ -79,8 +79,8 @@ def test_everything_that_has_a_gradient_is_trained():
 
 
 def test_the_loss_falls():
-    trainer = make_trainer(steps=60, batch=4)
-    found = losses(trainer, 60)
+    trainer = make_trainer(steps=40, batch=2)
+    found = losses(trainer, 40)
     assert sum(found[-10:]) < 0.9 * sum(found[:10])
 
 
