@@ -1,7 +1,7 @@
 """Trains wan-toy. Stops when its minutes are over; the same command again goes on from there.
 
     python -m training.train --stage first --work runs/first --export runs/first/model
-    python -m training.train --stage second --start runs/first/model --work runs/second \\
+    python -m training.train --stage second --weights runs/first/model --work runs/second \\
         --export models/wan-toy
 With `torchrun --nproc-per-node 2 -m` in place of `python -m`, on two GPUs.
 """
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> Trainer:
     if checkpoint.exists():
         trainer.load(checkpoint)
         print(f"resumed at step {trainer.step}", file=sys.stderr)
-    elif args.start:
-        transformer, text_encoder, _, _ = folder.read_folder(args.start)
+    elif args.weights:
+        transformer, text_encoder, _, _ = folder.read_folder(args.weights)
         trainer.start_from(transformer, text_encoder)
     args.work.mkdir(parents=True, exist_ok=True)
     if workers.is_first:
@@ -102,7 +102,7 @@ def main() -> None:
     tokenizer = Path("models/wan-toy/tokenizer/spiece.model")
     parser.add_argument("--tokenizer", type=Path, default=tokenizer)
     parser.add_argument("--stage", choices=STAGES, required=True)
-    parser.add_argument("--start", type=Path, help="model folder whose weights are the first")
+    parser.add_argument("--weights", type=Path, help="model folder whose weights are the first")
     parser.add_argument("--steps", type=int, help="of the whole stage; default: the stage's")
     parser.add_argument("--minutes", type=float, help="stop after these, resumable")
     parser.add_argument("--batch", type=int, default=128)
