@@ -34,7 +34,7 @@ TEST_F(Folder, ReadsDefaults) {
   EXPECT_EQ(read.defaults.sparsity, 0.5);
   EXPECT_EQ(read.defaults.tile, (TileShape{4, 4, 4}));
   EXPECT_EQ(read.fps, 8.0);
-  EXPECT_EQ(read.shift, 2.0);
+  EXPECT_EQ(read.shift, 8.0);
   EXPECT_EQ(read.max_sequence_length, 32);
   EXPECT_THAT(read.ignored,
               testing::ElementsAre("scheduler/scheduler_config.json: stochastic_sampling"));

@@ -61,8 +61,8 @@ TEST_F(Pipeline, MakesFramesAndReport) {
   EXPECT_DOUBLE_EQ(report_.kept_share, 0.5);
   ASSERT_EQ(report_.step_reports.size(), 2U);
   EXPECT_DOUBLE_EQ(report_.step_reports[0].timestep, 1000.0);
-  // shift 2: 2 * 0.5 / (1 + 0.5)
-  EXPECT_DOUBLE_EQ(report_.step_reports[1].sigma, 2.0 / 3.0);
+  // shift 8: 8 * 0.5 / (1 + 7 * 0.5)
+  EXPECT_DOUBLE_EQ(report_.step_reports[1].sigma, 8.0 / 9.0);
   ASSERT_EQ(report_.step_reports[0].layers.size(), 3U);
   EXPECT_EQ(report_.step_reports[0].layers[0].route, "vsa");
   EXPECT_EQ(report_.files.size(), 7U);
