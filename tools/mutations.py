@@ -18,7 +18,7 @@ class Mutation:
 
 
 def parity(name, file, old, new, test):
-    return Mutation(f"cpu {name}", file, old, new, "parity_tests", f"Each/{test}/cpu*")
+    return Mutation(f"cpu {name}", file, old, new, "parity_tests", f"Each/{test}/*_cpu")
 
 
 def specification(name, file, old, new, test, binary="property_tests"):
@@ -87,8 +87,8 @@ MUTATIONS = [
     parity("select: worst tiles instead of best", "src/cpu/select.cc",
            "ranks.end(), std::greater<>());", "ranks.end(), std::less<>());",
            "SelectParity.EveryTopk"),
-    parity("select: NaN ranks first", "src/cpu/select.cc", "uint32_t order = 0;",
-           "uint32_t order = ~0U;", "SelectParity.EveryTopk"),
+    Mutation("cpu select: NaN ranks first", "src/cpu/select.cc", "uint32_t order = 0;",
+             "uint32_t order = ~0U;", "property_tests", "Each/Select.T08_InfiniteScores/cpu*"),
     parity("select: -0 below +0", "src/cpu/select.cc", "score == 0.0F ? 0.0F : score", "score",
            "SelectParity.EveryTopk"),
     parity("select: one tile too many", "src/cpu/select.cc",
