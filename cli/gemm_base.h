@@ -9,10 +9,10 @@ namespace vsa::cli {
 /// C = A B with square matrices of 3072 (36 MiB each, past every cache).
 class GemmBase {
  public:
-  GemmBase();
   /// 2 * 3072^3.
   static double flops();
-  /// Multiplies on as many threads as OpenMP gives. Throws Failure if oneDNN refuses.
+  /// Multiplies on as many threads as OpenMP gives; the first time it draws the matrices.
+  /// Throws Failure if oneDNN refuses.
   void run();
 
  private:
