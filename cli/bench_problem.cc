@@ -1,7 +1,5 @@
 #include "cli/bench_problem.h"
 
-#include <numeric>
-
 #include "cli/failure.h"
 
 namespace vsa::cli {
@@ -28,19 +26,8 @@ OwnedTensor drawn(const BenchCase& c, int64_t heads, uint64_t seed) {
   return x;
 }
 
-LutBuffer table(const BenchCase& c, int64_t num_tiles, int64_t pitch) {
-  return LutBuffer(
-      {.batch = 1, .num_heads = c.num_heads, .num_q_tiles = num_tiles, .pitch = pitch});
-}
-
-LutBuffer full_table(const BenchCase& c, int64_t num_tiles) {
-  LutBuffer buffer = table(c, num_tiles, num_tiles);
-  const Lut lut = buffer.view();
-  for (int64_t row = 0; row < c.num_heads * num_tiles; ++row) {
-    std::iota(lut.index + row * num_tiles, lut.index + (row + 1) * num_tiles, 0);
-    lut.count[row] = static_cast<int32_t>(num_tiles);
-  }
-  return buffer;
+LutDims table(const BenchCase& c, int64_t num_tiles, int64_t pitch) {
+  return {.batch = 1, .num_heads = c.num_heads, .num_q_tiles = num_tiles, .pitch = pitch};
 }
 
 }  // namespace
@@ -61,9 +48,8 @@ BenchProblem::BenchProblem(const BenchCase& bench_case)
     *x = rows(c, c.num_kv_heads, n, c.head_dim);
   }
   scores = rows(c, c.num_heads, n, n);
-  lut = table(c, n, c.topk);
-  attention_lut = table(c, n, c.topk);
-  full_lut = full_table(c, n);
+  lut = attention_lut = LutBuffer(table(c, n, c.topk));
+  full_lut = LutBuffer::dense(table(c, n, n));
   for (OwnedTensor* x : {&lse, &full_lse, &attention_lse}) *x = rows(c, c.num_heads, s, 1);
   for (OwnedTensor* x : {&fine_out, &full_out, &combined, &out, &attention_fine_out, &dfine_out,
                          &pool_dq, &dq, &dgate}) {

@@ -108,19 +108,13 @@ Mass captured_mass(const Context& context, const AttentionInput& input, int64_t 
                          .lse = lse.view()}));
     return lse;
   };
-  LutBuffer all({.batch = 1,
-                 .num_heads = 1,
-                 .num_q_tiles = std::ssize(sample.tiles),
-                 .pitch = map.num_kv_tiles});
-  const Lut every = all.view();
-  for (size_t i = 0; i < sample.tiles.size(); ++i) {
-    int32_t* row = every.index + static_cast<int64_t>(i) * map.num_kv_tiles;
-    std::iota(row, row + map.num_kv_tiles, 0);
-    every.count[i] = static_cast<int32_t>(map.num_kv_tiles);
-  }
-  LutBuffer kept = gather_rows(map.lut.view(), sample);
+  const LutBuffer all = LutBuffer::dense({.batch = 1,
+                                          .num_heads = 1,
+                                          .num_q_tiles = std::ssize(sample.tiles),
+                                          .pitch = map.num_kv_tiles});
+  const LutBuffer kept = gather_rows(map.lut.view(), sample);
   const OwnedTensor kept_lse = lse_of(kept.view());
-  const OwnedTensor all_lse = lse_of(every);
+  const OwnedTensor all_lse = lse_of(all.view());
 
   Mass mass{.num_tiles = std::ssize(sample.tiles), .mean = 0.0, .least = 1.0, .of_tile = {}};
   double sum = 0.0;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace vsa {
@@ -44,6 +45,16 @@ class LutBuffer {
         index_(static_cast<size_t>(dims.batch * dims.num_heads * dims.num_q_tiles * dims.pitch),
                -1),
         count_(static_cast<size_t>(dims.batch * dims.num_heads * dims.num_q_tiles), 0) {}
+  /// Every row keeps the kv tiles 0 to pitch - 1; with pitch = num_kv_tiles, dense attention.
+  static LutBuffer dense(LutDims dims) {
+    LutBuffer lut(dims);
+    for (size_t row = 0; row < lut.count_.size(); ++row) {
+      const auto first = lut.index_.begin() + static_cast<std::ptrdiff_t>(row) * dims.pitch;
+      std::iota(first, first + dims.pitch, 0);
+      lut.count_[row] = static_cast<int32_t>(dims.pitch);
+    }
+    return lut;
+  }
   Lut view() { return {index_.data(), count_.data(), dims_}; }
   ConstLut view() const { return {index_.data(), count_.data(), dims_}; }
 

@@ -2,7 +2,6 @@
 #include "src/cpu/coarse_backward.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "src/cpu/cpu.h"
@@ -30,19 +29,6 @@ TilePlan plan_of_kv_means(const TilePlan& kv_plan) {
   return TilePlan::tiled(is_valid, 1).value();
 }
 
-LutBuffer table_of_all(int64_t batch, int64_t num_heads, int64_t num_q_tiles,
-                       int64_t num_kv_tiles) {
-  LutBuffer lut(
-      {.batch = batch, .num_heads = num_heads, .num_q_tiles = num_q_tiles, .pitch = num_kv_tiles});
-  const Lut view = lut.view();
-  for (int64_t row = 0; row < batch * num_heads * num_q_tiles; ++row) {
-    int32_t* index = view.index + row * num_kv_tiles;
-    std::iota(index, index + num_kv_tiles, 0);
-    view.count[row] = static_cast<int32_t>(num_kv_tiles);
-  }
-  return lut;
-}
-
 }  // namespace
 
 CoarseAsFine::CoarseAsFine(const Context& context, const CoarseBackwardArgs& args)
@@ -50,8 +36,10 @@ CoarseAsFine::CoarseAsFine(const Context& context, const CoarseBackwardArgs& arg
       args_(args),
       q_plan_(plan_of_means(args.q_pooled.shape[2])),
       kv_plan_(plan_of_kv_means(*args.kv_plan)),
-      lut_(table_of_all(args.q_pooled.shape[0], args.q_pooled.shape[1], q_plan_.num_tiles(),
-                        kv_plan_.num_tiles())),
+      lut_(LutBuffer::dense({.batch = args.q_pooled.shape[0],
+                             .num_heads = args.q_pooled.shape[1],
+                             .num_q_tiles = q_plan_.num_tiles(),
+                             .pitch = kv_plan_.num_tiles()})),
       out_(args.q_pooled, args.q_pooled.shape[2], args.q_pooled.shape[3]),
       lse_(args.q_pooled, args.q_pooled.shape[2], 1) {
   // Cannot fail: `fine` of this backend either computes or throws.

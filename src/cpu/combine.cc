@@ -9,46 +9,38 @@ namespace vsa::cpu {
 
 Status combine(const Context& context, const CombineArgs& args) {
   const TilePlan& plan = *args.q_plan;
-  const int64_t num_tiles = plan.num_tiles();
   const int64_t head_dim = args.out.shape[3];
   const int64_t tile_floats = plan.tile_tokens() * head_dim;
   const FloatBuffer scratch(num_threads(context) * tile_floats);
   zero_padding(args.out, plan);
-  parallel_for(context, args.out.shape[0] * args.out.shape[1] * num_tiles,
-               [&](int64_t item, int thread) {
-                 const int64_t b = item / num_tiles / args.out.shape[1];
-                 const int64_t h = item / num_tiles % args.out.shape[1];
-                 const int64_t t = item % num_tiles;
-                 CombineTile work{.fine_out = scratch.data() + thread * tile_floats,
-                                  .ld = head_dim,
-                                  .gate_fine = gate_rows(args.gate_fine, b, h, plan, t),
-                                  .gate_coarse = gate_rows(args.gate_coarse, b, h, plan, t),
-                                  .head_dim = head_dim,
-                                  .out = tile_rows(args.out, b, h, plan, t)};
-                 if (!args.gate_fine.is_zero()) {
-                   load_rows(tile_rows(args.fine_out, b, h, plan, t), head_dim,
-                             scratch.data() + thread * tile_floats, head_dim);
-                 }
-                 if (!args.gate_coarse.is_zero()) {
-                   work.coarse_out = static_cast<const float*>(args.coarse_out.data) +
-                                     row_offset(args.coarse_out, b, h, t);
-                 }
-                 combine_tile(work);
-               });
+  const auto combine_one = [&](int64_t b, int64_t h, int64_t t, int thread) {
+    float* const fine_out = scratch.data() + thread * tile_floats;
+    CombineTile work{.fine_out = fine_out,
+                     .ld = head_dim,
+                     .gate_fine = gate_rows(args.gate_fine, b, h, plan, t),
+                     .gate_coarse = gate_rows(args.gate_coarse, b, h, plan, t),
+                     .head_dim = head_dim,
+                     .out = tile_rows(args.out, b, h, plan, t)};
+    if (!args.gate_fine.is_zero()) {
+      load_rows(tile_rows(args.fine_out, b, h, plan, t), head_dim, fine_out, head_dim);
+    }
+    if (!args.gate_coarse.is_zero()) {
+      work.coarse_out =
+          static_cast<const float*>(args.coarse_out.data) + row_offset(args.coarse_out, b, h, t);
+    }
+    combine_tile(work);
+  };
+  parallel_for_heads(context, args.out, plan.num_tiles(), combine_one);
   return {};
 }
 
 Status combine_backward(const Context& context, const CombineBackwardArgs& args) {
   const TilePlan& plan = *args.q_plan;
-  const int64_t num_tiles = plan.num_tiles();
   zero_padding(args.dfine_out, plan);
   zero_padding(args.dgate_fine, plan);
   zero_padding(args.dgate_coarse, plan);
-  parallel_for(
-      context, args.dout.shape[0] * args.dout.shape[1] * num_tiles, [&](int64_t item, int) {
-        const int64_t b = item / num_tiles / args.dout.shape[1];
-        const int64_t h = item / num_tiles % args.dout.shape[1];
-        const int64_t t = item % num_tiles;
+  parallel_for_heads(
+      context, args.dout, plan.num_tiles(), [&](int64_t b, int64_t h, int64_t t, int) {
         CombineBackwardTile work{.dout = tile_rows(args.dout, b, h, plan, t),
                                  .fine_out = tile_rows(args.fine_out, b, h, plan, t),
                                  .gate_fine = gate_rows(args.gate_fine, b, h, plan, t),

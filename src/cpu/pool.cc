@@ -11,15 +11,11 @@ namespace vsa::cpu {
 
 Status pool(const Context& context, const PoolArgs& args) {
   const TilePlan& plan = *args.plan;
-  const int64_t num_tiles = plan.num_tiles();
   const int64_t head_dim = args.x.shape[3];
   const int64_t tile_floats = plan.tile_tokens() * head_dim;
   const FloatBuffer scratch(num_threads(context) * tile_floats);
-  parallel_for(
-      context, args.x.shape[0] * args.x.shape[1] * num_tiles, [&](int64_t item, int thread) {
-        const int64_t b = item / num_tiles / args.x.shape[1];
-        const int64_t h = item / num_tiles % args.x.shape[1];
-        const int64_t t = item % num_tiles;
+  parallel_for_heads(
+      context, args.x, plan.num_tiles(), [&](int64_t b, int64_t h, int64_t t, int thread) {
         float* rows = scratch.data() + thread * tile_floats;
         load_rows(tile_rows(args.x, b, h, plan, t), head_dim, rows, head_dim);
         mean_of_rows(rows, head_dim, plan.tile_len(t), head_dim,
@@ -30,15 +26,11 @@ Status pool(const Context& context, const PoolArgs& args) {
 
 Status pool_backward(const Context& context, const PoolBackwardArgs& args) {
   const TilePlan& plan = *args.plan;
-  const int64_t num_tiles = plan.num_tiles();
   const int64_t head_dim = args.dx.shape[3];
   const FloatBuffer scratch(num_threads(context) * head_dim);
   zero_padding(args.dx, plan);
-  parallel_for(
-      context, args.dx.shape[0] * args.dx.shape[1] * num_tiles, [&](int64_t item, int thread) {
-        const int64_t b = item / num_tiles / args.dx.shape[1];
-        const int64_t h = item / num_tiles % args.dx.shape[1];
-        const int64_t t = item % num_tiles;
+  parallel_for_heads(
+      context, args.dx, plan.num_tiles(), [&](int64_t b, int64_t h, int64_t t, int thread) {
         const float len = static_cast<float>(plan.tile_len(t));
         const float* from =
             static_cast<const float*>(args.dpooled.data) + row_offset(args.dpooled, b, h, t);

@@ -67,7 +67,7 @@ void store_lut_row(const Lut& lut, int64_t row, std::span<const int32_t> kept) {
 
 Status select(const Context& context, const SelectArgs& args) {
   const ConstTensor& scores = args.coarse_scores;
-  const auto& [batch, num_heads, num_q_tiles, num_kv_tiles] = scores.shape;
+  const int64_t num_kv_tiles = scores.shape[3];
   struct Scratch {
     std::vector<uint64_t> ranks;
     std::vector<int32_t> kept;
@@ -77,15 +77,13 @@ Status select(const Context& context, const SelectArgs& args) {
     s.ranks.reserve(static_cast<size_t>(num_kv_tiles));
     s.kept.reserve(static_cast<size_t>(num_kv_tiles));
   }
-  parallel_for(context, batch * num_heads * num_q_tiles, [&](int64_t row, int thread) {
-    Scratch& s = scratch[static_cast<size_t>(thread)];
-    const int64_t i = row % scores.shape[2];
-    const int64_t h = row / scores.shape[2] % scores.shape[1];
-    const int64_t b = row / scores.shape[2] / scores.shape[1];
-    const float* from = static_cast<const float*>(scores.data) + row_offset(scores, b, h, i);
-    select_row(from, scores.shape[3], i, args.options, s.ranks, s.kept);
-    store_lut_row(args.lut, lut_row_idx(args.lut.dims, b, h, i), s.kept);
-  });
+  parallel_for_heads(
+      context, scores, scores.shape[2], [&](int64_t b, int64_t h, int64_t i, int thread) {
+        Scratch& s = scratch[static_cast<size_t>(thread)];
+        const float* from = static_cast<const float*>(scores.data) + row_offset(scores, b, h, i);
+        select_row(from, num_kv_tiles, i, args.options, s.ranks, s.kept);
+        store_lut_row(args.lut, lut_row_idx(args.lut.dims, b, h, i), s.kept);
+      });
   return {};
 }
 

@@ -16,23 +16,12 @@ std::byte* row_of(const Tensor& x, int64_t b, int64_t h, int64_t s) {
   return static_cast<std::byte*>(x.data) + row_offset(x, b, h, s) * size_bytes(x.dtype);
 }
 
-/// Calls visit(b, h, t) for all tiles of all heads, in parallel.
-template <class Visit>
-void for_each_tile(const Context& context, const ConstTensor& x, const TilePlan& plan,
-                   const Visit& visit) {
-  const int64_t num_tiles = plan.num_tiles();
-  parallel_for(context, x.shape[0] * x.shape[1] * num_tiles, [&](int64_t item, int) {
-    const int64_t head = item / num_tiles;
-    visit(head / x.shape[1], head % x.shape[1], item % num_tiles);
-  });
-}
-
 }  // namespace
 
 Status tile(const Context& context, const TileArgs& args) {
   const TilePlan& plan = *args.plan;
   const auto row_bytes = static_cast<size_t>(args.x.shape[3] * size_bytes(args.x.dtype));
-  for_each_tile(context, args.x, plan, [&](int64_t b, int64_t h, int64_t t) {
+  parallel_for_heads(context, args.x, plan.num_tiles(), [&](int64_t b, int64_t h, int64_t t, int) {
     int64_t slot = t * plan.tile_tokens();
     for (const int32_t token : plan.tokens(t)) {
       std::memcpy(row_of(args.tiled, b, h, slot++), row_of(args.x, b, h, token), row_bytes);
@@ -49,12 +38,13 @@ Status untile(const Context& context, const UntileArgs& args) {
   const TilePlan& plan = *args.plan;
   const auto row_bytes = static_cast<size_t>(args.x.shape[3] * size_bytes(args.x.dtype));
   zero_padding(args.x, plan);
-  for_each_tile(context, args.tiled, plan, [&](int64_t b, int64_t h, int64_t t) {
-    int64_t slot = t * plan.tile_tokens();
-    for (const int32_t token : plan.tokens(t)) {
-      std::memcpy(row_of(args.x, b, h, token), row_of(args.tiled, b, h, slot++), row_bytes);
-    }
-  });
+  parallel_for_heads(
+      context, args.tiled, plan.num_tiles(), [&](int64_t b, int64_t h, int64_t t, int) {
+        int64_t slot = t * plan.tile_tokens();
+        for (const int32_t token : plan.tokens(t)) {
+          std::memcpy(row_of(args.x, b, h, token), row_of(args.tiled, b, h, slot++), row_bytes);
+        }
+      });
   return {};
 }
 
