@@ -51,6 +51,13 @@ Result<Umt5Config> parse_umt5_config(const nlohmann::json& json, std::string_vie
         fmt::format("[config] {}: feed_forward_proj: expected gated-gelu, got {}", file, kind)));
   }
   if (!fields.status().ok()) return fields.status();
+  // Up to there buckets are exact; the logarithmic ones have to lie beyond.
+  if (const int64_t exact = config.num_buckets / 4; config.max_distance <= exact) {
+    return io_error(fmt::format(
+        "[config] {}: relative_attention_max_distance: expected more than {}, a quarter of "
+        "relative_attention_num_buckets, got {}",
+        file, exact, config.max_distance));
+  }
   for (const char* key : kBookkeeping) fields.present(key);
   std::ranges::copy(fields.unread(), std::back_inserter(ignored));
   return config;

@@ -13,6 +13,18 @@
 namespace vsa::text {
 namespace {
 
+TEST(Umt5Buckets, AreInRangeForEveryConfigThatIsAccepted) {
+  for (const int64_t buckets : {4, 5, 7, 32, 64}) {
+    for (const int64_t farthest : {buckets / 4 + 1, buckets, int64_t{128}, int64_t{1} << 31}) {
+      for (const int64_t relative : {-100000, -513, -9, -1, 0, 1, 9, 513, 100000}) {
+        const int64_t bucket = relative_bucket(relative, buckets, farthest);
+        EXPECT_GE(bucket, 0);
+        EXPECT_LT(bucket, buckets) << relative << ' ' << buckets << ' ' << farthest;
+      }
+    }
+  }
+}
+
 TEST(Umt5Buckets, NearOnesAreExactFarOnesLogarithmic) {
   const auto bucket = [](int64_t relative) { return relative_bucket(relative, 32, 128); };
   // Keys before the query: 0 to 15; after it: 16 to 31.
@@ -109,6 +121,14 @@ TEST(Umt5Config, ReadsChecksAndListsFields) {
   bad["num_heads"] = -3;
   EXPECT_THAT(parse_umt5_config(bad, "c", ignored).status().message(),
               testing::HasSubstr("num_heads: expected an integer from 1"));
+  bad = good;
+  bad["relative_attention_num_buckets"] = 32;
+  bad["relative_attention_max_distance"] = 8;  // the logarithm's base would be 1
+  EXPECT_EQ(parse_umt5_config(bad, "c", ignored).status().message(),
+            "[config] c: relative_attention_max_distance: expected more than 8, a quarter of "
+            "relative_attention_num_buckets, got 8");
+  bad["relative_attention_max_distance"] = 9;
+  EXPECT_TRUE(parse_umt5_config(bad, "c", ignored).ok());
   bad = good;
   bad["feed_forward_proj"] = "relu";
   EXPECT_EQ(parse_umt5_config(bad, "c", ignored).status().code(), StatusCode::kUnsupported);
