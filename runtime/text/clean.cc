@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 
+#include "runtime/text/html.h"
+
 namespace vsa::text {
 namespace {
 
@@ -39,11 +41,20 @@ bool is_space(uint32_t c) {
          c == 0x3000;
 }
 
-}  // namespace
+/// Control characters but white space, and marks that say how to lay out or decode text.
+bool is_invisible(uint32_t c) {
+  return (c < 0x20 && !is_space(c)) || c == 0x7F || (c >= 0x206A && c <= 0x206F) || c == 0xFEFF ||
+         (c >= 0xFFF9 && c <= 0xFFFB);
+}
 
-Result<std::string> clean_prompt(std::string_view prompt) {
-  std::string clean;
-  bool space_before = false;
+/// A curly quotation mark as the straight one that models know; 0 for any other character.
+char straight_quote(uint32_t c) {
+  if (c == 0x02BC || (c >= 0x2018 && c <= 0x201B)) return '\'';
+  return c >= 0x201C && c <= 0x201F ? '"' : '\0';
+}
+
+/// Ok if all of `prompt` is UTF-8.
+Status check_utf8(std::string_view prompt) {
   for (size_t at = 0; at < prompt.size();) {
     const CodePoint c = decode(prompt.substr(at));
     if (c.length == 0) {
@@ -51,12 +62,31 @@ Result<std::string> clean_prompt(std::string_view prompt) {
           fmt::format("[tokenize] prompt: expected UTF-8, got byte 0x{:02x} at position {}",
                       static_cast<uint8_t>(prompt[at]), at));
     }
+    at += c.length;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> clean_prompt(std::string_view prompt) {
+  VSA_TRY(check_utf8(prompt));
+  const std::string text = unescape_html(prompt);
+  std::string clean;
+  bool space_before = false;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = decode(std::string_view(text).substr(at));
     if (is_space(c.value)) {
       space_before = true;
-    } else {
+    } else if (!is_invisible(c.value)) {
       if (space_before && !clean.empty()) clean += ' ';
-      clean += prompt.substr(at, c.length);
       space_before = false;
+      const char quote = straight_quote(c.value);
+      if (quote != '\0') {
+        clean += quote;
+      } else {
+        clean.append(text, at, c.length);
+      }
     }
     at += c.length;
   }
