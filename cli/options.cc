@@ -35,8 +35,8 @@ void BackendOptions::add_to(CLI::App& command) {
 }
 
 Context BackendOptions::context() const {
-  if (threads < 0 || threads > 4096) {
-    fail_usage(fmt::format("--threads: expected 0 to 4096, got {}", threads));
+  if (threads < 0 || threads > kMaxThreads) {
+    fail_usage(fmt::format("--threads: expected 0 to {}, got {}", kMaxThreads, threads));
   }
   const Result<BackendId> id = backend_from_name(backend);
   if (!id.ok()) {

@@ -145,10 +145,9 @@ Status resolve_attention(const GenerateOptions& options, const ModelFolder& mode
 }
 
 Status resolve_backend(const GenerateOptions& options, RunPlan& plan) {
-  constexpr int kMostThreads = 1024;  // OpenMP ends the process if it cannot start what is asked
-  if (options.num_threads < 0 || options.num_threads > kMostThreads) {
+  if (options.num_threads < 0 || options.num_threads > kMaxThreads) {
     return invalid_argument(fmt::format("[generate] num_threads: expected 0 to {}, got {}",
-                                        kMostThreads, options.num_threads));
+                                        kMaxThreads, options.num_threads));
   }
   for (const BackendInfo& info : backends()) {
     if (info.id != options.backend) continue;

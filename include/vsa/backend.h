@@ -27,6 +27,10 @@ struct BackendInfo {
 /// All backends vsa knows, compiled in or not, in the order of BackendId.
 std::vector<BackendInfo> backends();
 
+/// Most threads that a call may ask for. One more than cores gains nothing, and OpenMP ends the
+/// process if it cannot start as many as it is told to.
+inline constexpr int kMaxThreads = 1024;
+
 /// Where and how a call runs. Nothing ever runs on another backend than the one named here.
 struct Context {
   BackendId backend = BackendId::kCpu;

@@ -8,8 +8,6 @@
 namespace vsa {
 namespace {
 
-// A thread more than cores gains nothing; a wild number would make OpenMP end the process.
-constexpr int kMaxThreads = 1024;
 constexpr int64_t kMaxHeadDim = 256;
 constexpr int64_t kHeadDimStep = 8;  // one AVX2 vector of floats
 
