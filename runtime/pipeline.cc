@@ -63,6 +63,14 @@ Result<Texts> encode_texts(const GenerateOptions& options, const ModelFolder& mo
   const auto negative = tokenizer->encode(options.negative_prompt, model.max_sequence_length);
   VSA_TRY(prompt.status());
   VSA_TRY(negative.status());
+  const auto warn_if_cut = [&](const char* which, const text::Tokens& tokens) {
+    if (tokens.num_dropped == 0) return;
+    report.warnings.push_back(
+        fmt::format("{}: it has {} tokens too many for the {} that the model reads; its end is cut",
+                    which, tokens.num_dropped, model.max_sequence_length));
+  };
+  warn_if_cut("prompt", *prompt);
+  if (guided) warn_if_cut("negative prompt", *negative);
   nn::LoadSummary summary;
   const auto encoder = text::Umt5Encoder::load(model.text_encoder, weights, summary);
   VSA_TRY(encoder.status());
@@ -77,11 +85,11 @@ Result<Texts> encode_texts(const GenerateOptions& options, const ModelFolder& mo
                                         },
                                     .cancel = options.cancel};
   Texts texts;
-  auto embedded = encoder->encode(*prompt, model.max_sequence_length, control);
+  auto embedded = encoder->encode(prompt->ids, model.max_sequence_length, control);
   VSA_TRY(embedded.status());
   texts.prompt = std::move(*embedded);
   if (guided) {
-    embedded = encoder->encode(*negative, model.max_sequence_length, control);
+    embedded = encoder->encode(negative->ids, model.max_sequence_length, control);
     VSA_TRY(embedded.status());
     texts.negative = std::move(*embedded);
   }
@@ -191,7 +199,11 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   VSA_TRY(plan.status());
   describe(options, *model, *plan, report);
   VSA_TRY(check_memory(*plan, model->transformer, *weights));
-  if (!options.latents.empty()) VSA_TRY(io::check_writable(options.latents));
+  if (!options.latents.empty()) {
+    const int64_t bytes =
+        latent_size(*plan, model->transformer) * static_cast<int64_t>(sizeof(float));
+    VSA_TRY(io::check_writable(options.latents, bytes));
+  }
 
   const Result<Texts> texts =
       encode_texts(options, *model, *text_weights, plan->passes() == 2, report);

@@ -107,6 +107,13 @@ Status AtomicFile::seek(int64_t position) {
   return {};
 }
 
+Status AtomicFile::reserve(int64_t num_bytes) {
+  if (!status_.ok()) return status_;
+  if (num_bytes == 0) return {};
+  errno = ::posix_fallocate(fd_, 0, num_bytes);
+  return errno == 0 ? Status() : keep(fmt::format("find room for {} bytes", num_bytes).c_str());
+}
+
 Status AtomicFile::seal() {
   if (!status_.ok()) return status_;
   if (::fsync(fd_) != 0) return keep("flush");
@@ -129,7 +136,10 @@ Status AtomicFile::commit() {
   return {};
 }
 
-Status check_writable(const fs::path& path) { return AtomicFile::create(path).status(); }
+Status check_writable(const fs::path& path, int64_t num_bytes) {
+  Result<AtomicFile> file = AtomicFile::create(path);
+  return file.ok() ? file->reserve(num_bytes) : file.status();
+}
 
 Status write_file(const fs::path& path, std::string_view text) {
   Result<AtomicFile> file = AtomicFile::create(path);

@@ -37,6 +37,8 @@ class AtomicFile {
   /// Ok, or the first error.
   const Status& status() const { return status_; }
 
+  /// Takes the room for a file of that many bytes. @return IoError if there is not enough.
+  Status reserve(int64_t num_bytes);
   /// Flushes to the device and closes; only commit() may follow. For a set of files that should
   /// appear together: seal all, then commit all.
   Status seal();
@@ -56,8 +58,9 @@ class AtomicFile {
 
 /// Finds out before a long run whether a file of that name could be written: creates and removes a
 /// temporary file beside it. The name itself is not touched.
-/// @return IoError as AtomicFile::create
-Status check_writable(const std::filesystem::path& path);
+/// @param num_bytes  what there has to be room for at least
+/// @return IoError as AtomicFile::create, or if there is not the room
+Status check_writable(const std::filesystem::path& path, int64_t num_bytes = 0);
 
 /// Writes a small file in one call.
 Status write_file(const std::filesystem::path& path, std::string_view text);

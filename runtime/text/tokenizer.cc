@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
+
 #include "runtime/text/clean.h"
 
 namespace vsa::text {
@@ -33,7 +35,7 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& model) {
 
 int64_t Tokenizer::vocabulary_size() const { return processor_->GetPieceSize(); }
 
-Result<std::vector<int32_t>> Tokenizer::encode(std::string_view prompt, int64_t max_tokens) const {
+Result<Tokens> Tokenizer::encode(std::string_view prompt, int64_t max_tokens) const {
   if (max_tokens < 1) {
     return invalid_argument(
         fmt::format("[tokenize] max_tokens: expected at least 1, got {}", max_tokens));
@@ -44,9 +46,11 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view prompt, int64_t 
   if (const auto status = processor_->Encode(*clean, &ids); !status.ok()) {
     return invalid_argument(fmt::format("[tokenize] prompt: {}", status.message()));
   }
-  if (std::ssize(ids) > max_tokens - 1) ids.resize(static_cast<size_t>(max_tokens - 1));
-  ids.push_back(processor_->eos_id());
-  return std::vector<int32_t>(ids.begin(), ids.end());
+  const int64_t num_kept = std::min(std::ssize(ids), max_tokens - 1);
+  Tokens tokens{.ids = {ids.begin(), ids.begin() + num_kept},
+                .num_dropped = std::ssize(ids) - num_kept};
+  tokens.ids.push_back(processor_->eos_id());
+  return tokens;
 }
 
 }  // namespace vsa::text

@@ -15,6 +15,12 @@ class SentencePieceProcessor;
 
 namespace vsa::text {
 
+/// A prompt as the encoder reads it.
+struct Tokens {
+  std::vector<int32_t> ids;  ///< ends with </s>
+  int64_t num_dropped = 0;   ///< ids from the end of the prompt for which there was no room
+};
+
 /// A SentencePiece model (spiece.model). Normalisation (NFKC and so on) is the model's own.
 class Tokenizer {
  public:
@@ -30,7 +36,7 @@ class Tokenizer {
   /// Ids of the cleaned prompt and </s>. A prompt that is too long keeps its first max_tokens - 1
   /// ids and </s>. The empty prompt is just </s>.
   /// @return InvalidArgument if the prompt is not UTF-8 or max_tokens < 1
-  Result<std::vector<int32_t>> encode(std::string_view prompt, int64_t max_tokens) const;
+  Result<Tokens> encode(std::string_view prompt, int64_t max_tokens) const;
 
  private:
   Tokenizer();

@@ -51,7 +51,8 @@ class WanGolden : public testing::Test {
     return text::Tokenizer::load(folder_.tokenizer())
         .value()
         .encode(expected_.metadata().at("prompt"), folder_.max_sequence_length)
-        .value();
+        .value()
+        .ids;
   }
 
   text::TextEmbedding embedding() const {

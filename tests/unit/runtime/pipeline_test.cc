@@ -13,6 +13,7 @@
 
 #include "runtime/latents.h"
 #include "tests/runtime_support/tiny_model.h"
+#include "tests/unit/runtime/io/disk_limit.h"
 #include "tests/unit/runtime/io/files.h"
 
 namespace vsa::runtime {
@@ -321,6 +322,26 @@ TEST_F(Pipeline, R21_UnwritableLatentsAreFoundBeforeTheRun) {
   bad.latents = folder_ / "no" / "such" / "latents.safetensors";
   bad.on_progress = [](const Progress&) { ADD_FAILURE() << "it started"; };
   expect_refused(bad, StatusCode::kIoError, "latents.safetensors");
+  bad.latents = options().latents;  // 8 frames of 32x32 pixels in f32 are 98304 bytes
+  {
+    const test::FileSizeLimit limit(98303);
+    expect_refused(bad, StatusCode::kIoError, "expected to find room for 98304 bytes");
+  }
+  const test::FileSizeLimit limit(98304 + 4096);
+  throw_if_error(generate(options(), report_).status());
+}
+
+TEST_F(Pipeline, APromptThatIsTooLongIsAWarning) {
+  write(test::TinyModel());
+  GenerateOptions long_prompt = options();
+  run(long_prompt);
+  EXPECT_THAT(report_.warnings, testing::IsEmpty());
+  for (int i = 0; i < 1000; ++i) long_prompt.prompt += " star";
+  run(long_prompt);
+  EXPECT_THAT(report_.warnings, testing::ElementsAre(testing::StartsWith("prompt: it has ")));
+  long_prompt.negative_prompt = long_prompt.prompt;
+  run(long_prompt);
+  EXPECT_THAT(report_.warnings, testing::SizeIs(2));
 }
 
 TEST_F(Pipeline, R31_ARunThatDoesNotFitIsRefusedAtTheStart) {

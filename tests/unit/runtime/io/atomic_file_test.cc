@@ -129,6 +129,17 @@ TEST(CheckWritable, R21_FindsWhatCannotBeWrittenBeforeTheRun) {
   EXPECT_EQ(scratch.num_entries(), 2U);
 }
 
+TEST(CheckWritable, R21_FindsADiskWithoutTheRoom) {
+  const ScratchDirectory scratch;
+  const test::SmallDisk disk(scratch / "disk");
+  if (!disk.is_mounted()) GTEST_SKIP() << "mounting needs privileges";
+  EXPECT_TRUE(check_writable(disk / "a", 60'000).ok());
+  const Status status = check_writable(disk / "a", 70'000);
+  EXPECT_EQ(status.code(), StatusCode::kIoError);
+  EXPECT_THAT(status.message(), HasSubstr("expected to find room for 70000 bytes, got: No space"));
+  EXPECT_TRUE(std::filesystem::is_empty(scratch / "disk"));
+}
+
 TEST(CheckWritable, LeavesNoTrace) {
   const ScratchDirectory scratch;
   test::write_text(scratch / "there", "before");
