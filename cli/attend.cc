@@ -11,6 +11,7 @@
 #include "cli/failure.h"
 #include "cli/heads.h"
 #include "cli/interrupt.h"
+#include "cli/named_path.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/table.h"
@@ -22,8 +23,6 @@
 
 namespace vsa::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct AttendCommand {
   TensorOptions tensors;
@@ -201,10 +200,7 @@ void report(const AttendCommand& command, const AttentionInput& input, const Att
 
 void run(const AttendCommand& command) {
   const Context context = command.backend.context();
-  std::error_code ignored;  // a file that is not there is no input
-  if (fs::equivalent(command.tensors.file, command.output, ignored)) {
-    fail_usage(fmt::format("-o: expected another file than the input, got {}", command.output));
-  }
+  check_distinct({{"input", command.tensors.file}, {"--output", command.output}});
   AttentionInput input(command.tensors);
   check(io::check_writable(command.output));
   const InterruptScope interrupt;

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <limits>
 #include <set>
 
 #include "cli/failure.h"
+#include "cli/text_file.h"
+#include "runtime/text/clean.h"
 
 namespace vsa::cli {
 namespace {
@@ -16,15 +17,6 @@ using Json = nlohmann::ordered_json;
 
 [[noreturn]] void fail_file(const std::filesystem::path& path, const std::string& what) {
   throw Failure(ExitCode::kInputOutput, fmt::format("--batch {}: {}", path.string(), what));
-}
-
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad() || std::filesystem::is_directory(path)) {
-    fail_file(path, "cannot be read");
-  }
-  return text;
 }
 
 /// The entries, as JSON lines if the whole is not one document.
@@ -64,10 +56,13 @@ class EntryReader {
   }
   int64_t seed(int64_t fallback) const {
     if (!fields_.contains("seed")) return fallback;
-    if (!fields_["seed"].is_number_integer() || fields_["seed"] < 0) {
-      fail("seed: expected an integer of at least 0");
+    const Json& seed = fields_["seed"];
+    const bool is_large = seed.is_number_unsigned() &&
+                          seed.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()};
+    if (!seed.is_number_integer() || seed < 0 || is_large) {
+      fail("seed: expected an integer from 0 to 2^63 - 1");
     }
-    return fields_["seed"].get<int64_t>();
+    return seed.get<int64_t>();
   }
   std::string name() const {
     std::string name = text("name", fmt::format("{:05}", position_));
@@ -98,8 +93,12 @@ class EntryReader {
 
 std::vector<BatchEntry> read_batch(const std::filesystem::path& path,
                                    const std::string& negative_prompt, int64_t seed) {
-  const Json entries = parse(path, read_text(path));
+  const Json entries = parse(path, read_text_file("--batch", path));
   if (!entries.is_array() || entries.empty()) fail_file(path, "expected a list of prompts");
+  if (seed > std::numeric_limits<int64_t>::max() - std::ssize(entries)) {
+    fail_usage(
+        fmt::format("--seed: expected room for {} more below 2^63, got {}", entries.size(), seed));
+  }
   std::vector<BatchEntry> batch;
   std::set<std::string> names;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -109,7 +108,8 @@ std::vector<BatchEntry> read_batch(const std::filesystem::path& path,
                      .negative_prompt = reader.text("negative_prompt", negative_prompt),
                      .seed = reader.seed(seed + static_cast<int64_t>(i)),
                      .fields = entries[i]};
-    if (entry.prompt.empty()) reader.fail("prompt: expected a text, got none");
+    if (take(text::clean_prompt(entry.prompt)).empty())
+      reader.fail("prompt: expected a text, got none");
     if (!names.insert(entry.name).second) {
       reader.fail(fmt::format("name: expected a new one, got {} again", entry.name));
     }

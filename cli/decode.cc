@@ -28,6 +28,9 @@ void run(const DecodeCommand& command) {
                           .keep_latents = true,
                           .scale = command.scale};
   paths.check_writable();
+  std::vector<NamedPath> files = paths.files();
+  files.push_back({"latents", command.latents});
+  check_distinct(files);
   const InterruptScope interrupt;
   const runtime::Decoded decoded = take(runtime::decode(command.latents));
   if (decoded.steps_done < decoded.steps) {

@@ -14,6 +14,7 @@
 #include "cli/generate_outputs.h"
 #include "cli/generate_run.h"
 #include "cli/output.h"
+#include "runtime/text/clean.h"
 
 namespace vsa::cli {
 namespace {
@@ -52,7 +53,7 @@ void run(const GenerateCommand& command) {
     run_batch(command.sampling, command.output, command.batch);
     return;
   }
-  if (command.sampling.prompt.empty()) {
+  if (take(text::clean_prompt(command.sampling.prompt)).empty()) {
     fail_usage("--prompt: expected a text, got none", "--batch FILE takes many from a file");
   }
   if (command.compare) {

@@ -109,6 +109,13 @@ void run_compare(const SamplingOptions& sampling, const OutputOptions& output, b
   c.dense_paths.check_writable();
   c.side_by_side = sibling(c.vsa_paths.video, "-compare");
   check(video::check_video_path(c.side_by_side));
+  std::vector<NamedPath> files = c.vsa_paths.files();
+  files.push_back({"--contact-sheet", contact_sheet});
+  for (NamedPath& file : c.dense_paths.files()) {
+    files.push_back({file.option + " of the dense run", std::move(file.path)});
+  }
+  files.push_back({"the comparison", c.side_by_side});
+  check_distinct(files);
 
   const InterruptScope interrupt;
   ProgressBar bar;
@@ -130,7 +137,7 @@ void run_compare(const SamplingOptions& sampling, const OutputOptions& output, b
                            c.vsa_paths.scale));
   if (!contact_sheet.empty()) {
     const std::array<const video::Frames*, 2> both = {&vsa, &dense};
-    check(video::write_png(contact_sheet, video::contact_sheet(both, c.vsa_paths.scale)));
+    check(video::write_png(contact_sheet, take(video::contact_sheet(both, c.vsa_paths.scale))));
     c.vsa_paths.contact_sheet = contact_sheet;
   }
   print(c, json);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 
 #include "cli/failure.h"
 
@@ -30,6 +31,11 @@ void SamplingOptions::add_to(CLI::App& command) {
 
 runtime::GenerateOptions SamplingOptions::to_runtime() const {
   const Context context = backend.context();
+  std::error_code ignored;  // what cannot be looked at is no folder either
+  if (!std::filesystem::is_directory(model, ignored)) {
+    throw Failure(ExitCode::kInputOutput, fmt::format("--model {}: no such folder", model),
+                  "the source tree of vsa has a small model in models/wan-toy");
+  }
   const auto route = runtime::attention_from_name(attention);
   if (!route.ok()) {
     fail_usage(fmt::format("--attention: expected vsa or dense, got {}", attention));

@@ -17,12 +17,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kKinds = "the name decides: .mp4, .gif, .y4m, or frames as dir/%04d.png";
-
 }  // namespace
 
+std::vector<NamedPath> OutputPaths::files() const {
+  return {{"--output", video},
+          {"--contact-sheet", contact_sheet},
+          {"--report", report},
+          {"--latents", latents}};
+}
+
 void OutputPaths::check_writable() const {
-  vsa::cli::check(video::check_video_path(video), kKinds);
+  check_distinct(files());
+  vsa::cli::check(video::check_video_path(video));
   for (const fs::path& path : {contact_sheet, report, latents}) {
     if (!path.empty()) check(io::check_writable(path));
   }
@@ -58,7 +64,7 @@ void write_outputs(const OutputPaths& paths, const video::Frames& frames, double
   check(video::write_video(paths.video, frames, fps, paths.scale));
   if (paths.contact_sheet.empty()) return;
   const std::array<const video::Frames*, 1> one = {&frames};
-  check(video::write_png(paths.contact_sheet, video::contact_sheet(one, paths.scale)));
+  check(video::write_png(paths.contact_sheet, take(video::contact_sheet(one, paths.scale))));
 }
 
 video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,

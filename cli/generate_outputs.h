@@ -4,8 +4,10 @@
 #include <CLI/App.hpp>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "cli/generate_run.h"
+#include "cli/named_path.h"
 
 namespace vsa::cli {
 
@@ -18,8 +20,10 @@ struct OutputPaths {
   bool keep_latents = false;  ///< false: removed once the video is complete
   int64_t scale = 1;
 
-  /// Finds out before a long run whether all of them could be written. Throws
-  /// Failure.
+  /// All of them, by their options.
+  std::vector<NamedPath> files() const;
+  /// Finds out before a long run whether all of them could be written, each to a file of its own.
+  /// Throws Failure.
   void check_writable() const;
 };
 

@@ -18,13 +18,18 @@ int64_t rows_of(const Frames& video) { return (shown(video) + kColumns - 1) / kC
 
 }  // namespace
 
-Image contact_sheet(std::span<const Frames* const> videos, int64_t scale) {
+Result<Image> contact_sheet(std::span<const Frames* const> videos, int64_t scale) {
   int64_t height = kGap;
   int64_t width = 0;
   for (const Frames* video : videos) {
     const int64_t columns = std::min(shown(*video), kColumns);
     height += rows_of(*video) * (video->height * scale + kGap);
     width = std::max(width, columns * (video->width * scale + kGap) + kGap);
+  }
+  if (width * 3 > kMaxImageBytes / height) {
+    return invalid_argument(fmt::format(
+        "[contact_sheet] scale: expected a sheet of at most {} MiB, got {}x{} pixels at scale {}",
+        kMaxImageBytes >> 20, width, height, scale));
   }
   Image sheet = Image::filled(height, width, kBackground);
   int64_t y = kGap;

@@ -36,15 +36,23 @@ void paste(std::span<const uint8_t> rgb, int64_t height, int64_t width, Placemen
   }
 }
 
-std::string encode_png(const Image& image) {
+Result<std::string> encode_png(const Image& image) {
+  if (image.height <= 0 || image.width <= 0 ||
+      image.width * 3 > kMaxImageBytes / image.height) {  // both edges are below 2^31
+    return invalid_argument(
+        fmt::format("[write_png] image: expected at least one pixel and at most {} MiB, got {}x{}",
+                    kMaxImageBytes >> 20, image.width, image.height));
+  }
   std::string bytes;
   const auto append = [](void* to, void* data, int size) {
     static_cast<std::string*>(to)->append(static_cast<const char*>(data),
                                           static_cast<size_t>(size));
   };
-  stbi_write_png_to_func(append, &bytes, static_cast<int>(image.width),
-                         static_cast<int>(image.height), 3, image.rgb.data(),
-                         static_cast<int>(image.width * 3));
+  if (stbi_write_png_to_func(append, &bytes, static_cast<int>(image.width),
+                             static_cast<int>(image.height), 3, image.rgb.data(),
+                             static_cast<int>(image.width * 3)) == 0) {
+    return out_of_memory("[write_png] not enough memory");
+  }
   return bytes;
 }
 
@@ -53,11 +61,8 @@ Status write_png(const std::filesystem::path& path, const Image& image) {
     return invalid_argument(
         fmt::format("[write_png] path: expected a name ending in .png, got {}", path.string()));
   }
-  if (image.height <= 0 || image.width <= 0) {
-    return invalid_argument(fmt::format("[write_png] image: expected at least one pixel, got {}x{}",
-                                        image.width, image.height));
-  }
-  return io::write_file(path, encode_png(image));
+  const Result<std::string> bytes = encode_png(image);
+  return bytes.ok() ? io::write_file(path, *bytes) : bytes.status();
 }
 
 }  // namespace vsa::video

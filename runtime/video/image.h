@@ -40,10 +40,16 @@ struct Placement {
 /// Copies [height, width, 3] bytes into `image`, which must have the room.
 void paste(std::span<const uint8_t> rgb, int64_t height, int64_t width, Placement to, Image& image);
 
-/// The bytes of a PNG file; lossless.
-std::string encode_png(const Image& image);
+/// The largest picture that is encoded: stb counts bytes in int, and what does not compress takes
+/// an eighth more. Room for a frame of 16384 x 16384.
+inline constexpr int64_t kMaxImageBytes = int64_t{1} << 30;
 
-/// Writes a PNG, whole or not at all. @return InvalidArgument (not .png, empty) | IoError
+/// The bytes of a PNG file; lossless.
+/// @return InvalidArgument (no pixel, or more than kMaxImageBytes) | OutOfMemory
+Result<std::string> encode_png(const Image& image);
+
+/// Writes a PNG, whole or not at all.
+/// @return InvalidArgument (not .png, or as encode_png) | OutOfMemory | IoError
 Status write_png(const std::filesystem::path& path, const Image& image);
 
 }  // namespace vsa::video

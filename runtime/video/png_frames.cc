@@ -20,9 +20,11 @@ Status write_all(const FramePattern& pattern, const Frames& frames, int64_t scal
   for (int64_t i = 0; i < frames.num_frames; ++i) {
     Image image = Image::filled(frames.height * scale, frames.width * scale, {});
     paste(frames.frame(i), frames.height, frames.width, {.scale = scale}, image);
+    const Result<std::string> png = encode_png(image);
+    VSA_TRY(png.status());
     Result<io::AtomicFile> file = io::AtomicFile::create(pattern.path_of(i));
     if (!file.ok()) return file.status();
-    VSA_TRY(file->write(encode_png(image)));
+    VSA_TRY(file->write(*png));
     VSA_TRY(file->seal());
     files.push_back(std::move(*file));
   }

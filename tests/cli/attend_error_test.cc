@@ -165,7 +165,9 @@ TEST_F(CliAttendError, Outputs) {
     all.push_back(path);
     return run_vsa(all);
   };
-  expect_failure(to(in), 2, "vsa attend", "-o: expected another file than the input");
+  const std::string same = "--output: expected another file than input";
+  expect_failure(to(in), 2, "vsa attend", same);
+  expect_failure(to(dir.file("./sub/../in.safetensors")), 2, "vsa attend", same);
   expect_failure(to(dir.file("no/such/out.safetensors")), 4, "vsa attend", "no/such");
   expect_failure(to(dir.path().string()), 4, "vsa attend", dir.path().string());
   expect_failure(to("/dev/full"), 4, "vsa attend", "/dev/full");

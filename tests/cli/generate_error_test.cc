@@ -71,6 +71,35 @@ TEST_F(CliGenerateError, Options) {
   expect_failure(generate({"--prompt", "x"}), 2, "vsa generate", "--output is required");
 }
 
+TEST_F(CliGenerateError, OneFileForTwoOutputs) {
+  const std::string other = dir.file("./sub/../out.y4m");  // the same by another spelling
+  fails(2, "--report: expected another file than --output", {"--report", other});
+  fails(2, "--latents: expected another file than --output", {"--latents", output});
+  const std::string picture = dir.file("a.png");
+  fails(2, "--report: expected another file than --contact-sheet",
+        {"--report", picture, "--contact-sheet", picture});
+  fails(2, "the comparison: expected another file than --report",
+        {"--compare", "--report", dir.file("out-compare.y4m")});
+  fails(2, "--output of the dense run: expected another file than --latents",
+        {"--compare", "--latents", dir.file("out-dense.y4m")});
+  expect_success(
+      generate({"--prompt", "x", "--steps", "1", "-o", output, "--latents", dir.file("l")}));
+  expect_failure(run_vsa({"decode", dir.file("l"), "-o", output, "--contact-sheet", output}), 2,
+                 "vsa decode", "--contact-sheet: expected");
+  std::filesystem::rename(dir.file("l"), dir.file("l.gif"));
+  expect_failure(run_vsa({"decode", dir.file("l.gif"), "-o", dir.file("l.gif")}), 2, "vsa decode",
+                 "latents: expected another file than --output");
+}
+
+TEST_F(CliGenerateError, APromptWithoutText) {
+  for (const char* prompt : {"", "  \n", "\xEF\xBB\xBF", "&nbsp;"}) {
+    expect_failure(generate({"--prompt", prompt, "-o", output}), 2, "vsa generate",
+                   "--prompt: expected a text, got none");
+  }
+  expect_failure(generate({"--prompt", "\xFF", "-o", output}), 2, "vsa generate",
+                 "prompt: expected UTF-8");
+}
+
 TEST_F(CliGenerateError, R21_UnwritablePlacesAreFoundBeforeTheRun) {
   const std::string nowhere = dir.file("no/such");
   expect_failure(generate({"--prompt", "x", "-o", nowhere + "/a.mp4"}), 4, "vsa generate", nowhere);
@@ -109,7 +138,7 @@ TEST_F(CliGenerateError, Models) {
   std::filesystem::remove(model + "/model_index.json");
   fails(4, "model_index.json", {});
   std::filesystem::remove_all(model);
-  fails(4, "model", {});
+  fails(4, "--model " + model + ": no such folder", {});
 }
 
 TEST_F(CliGenerateError, Decode) {

@@ -42,6 +42,9 @@ TEST(Image, WritePngRefuses) {
   EXPECT_EQ(write_png(scratch / "a.jpg", Image::filled(1, 1, kRed)).code(),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(write_png(scratch / "a.png", {}).code(), StatusCode::kInvalidArgument);
+  // More bytes than the encoder can count; none of them is looked at.
+  EXPECT_EQ(write_png(scratch / "a.png", {1 << 20, 1 << 20, {}}).code(),
+            StatusCode::kInvalidArgument);
   EXPECT_EQ(write_png(scratch / "missing/a.png", Image::filled(1, 1, kRed)).code(),
             StatusCode::kIoError);
   EXPECT_EQ(scratch.num_entries(), 0U);
@@ -60,7 +63,7 @@ Frames numbered(int64_t num_frames, int64_t height, int64_t width) {
 TEST(ContactSheet, LaysOutRowsOfEight) {
   const Frames clip = numbered(16, 3, 5);
   const std::array<const Frames*, 2> both{&clip, &clip};
-  const Image sheet = contact_sheet(both, 2);
+  const Image sheet = contact_sheet(both, 2).value();
   // 8 frames of 10 pixels and 9 gaps of 4; 4 rows of 6 and 5 gaps.
   EXPECT_EQ(sheet.width, 8 * 10 + 9 * 4);
   EXPECT_EQ(sheet.height, 4 * 6 + 5 * 4);
@@ -78,9 +81,19 @@ TEST(ContactSheet, LaysOutRowsOfEight) {
 TEST(ContactSheet, ShowsFirstAndLastOfALongVideo) {
   const Frames clip = numbered(25, 2, 2);
   const std::array<const Frames*, 1> one{&clip};
-  const Image sheet = contact_sheet(one, 1);
+  const Image sheet = contact_sheet(one, 1).value();
   EXPECT_EQ(at(sheet, 4, 4)[0], 0);
   EXPECT_EQ(at(sheet, 4 + 6, 4 + 7 * 6)[0], 240);
+}
+
+TEST(ContactSheet, RefusesWhatNoPngCanHold) {
+  const Frames clip = numbered(16, 3, 5);
+  const std::array<const Frames*, 1> one{&clip};
+  const Status status = contact_sheet(one, 5000).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "[contact_sheet] scale: expected a sheet of at most 1024 MiB, got 200036x30012 pixels "
+            "at scale 5000");
 }
 
 TEST(SideBySide, PutsRowsTogether) {
