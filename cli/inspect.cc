@@ -56,14 +56,20 @@ int64_t affordable_mass_tiles(const AttentionInput& input, int64_t num_heads) {
 }
 
 void save_maps(const fs::path& folder, const HeadMap& map, int64_t head) {
-  check(video::write_png(folder / fmt::format("head{:02}-scores.png", head),
-                         heat_map(map.scores, map.num_q_tiles, map.num_kv_tiles)));
+  HeatMap picture{.title = fmt::format("head {}: coarse scores", head),
+                  .values = map.scores,
+                  .rows = map.num_q_tiles,
+                  .columns = map.num_kv_tiles,
+                  .scale = scale_of(map.scores)};
+  check(video::write_png(folder / fmt::format("head{:02}-scores.png", head), heat_map(picture)));
   std::vector<float> kept(map.scores.size(), 0.0F);
   for (int64_t r = 0; r < map.num_q_tiles; ++r) {
     for (const int32_t t : map.kept(r)) kept[static_cast<size_t>(r * map.num_kv_tiles + t)] = 1.0F;
   }
-  check(video::write_png(folder / fmt::format("head{:02}-kept.png", head),
-                         heat_map(kept, map.num_q_tiles, map.num_kv_tiles)));
+  picture.title = fmt::format("head {}: kept tiles", head);
+  picture.values = kept;
+  picture.scale = {.least = 0.0, .most = 1.0, .least_label = "dropped", .most_label = "kept"};
+  check(video::write_png(folder / fmt::format("head{:02}-kept.png", head), heat_map(picture)));
 }
 
 /// The whole command, over the heads asked for.
@@ -133,7 +139,8 @@ class Inspection {
     const bool same_grid = input_.grid() == input_.kv_grid();
     check(video::write_png(
         fs::path(command_.png) / fmt::format("head{:02}-row{:04}-looks.png", head, row),
-        look_map({.tile_grid = report_.kv_tile_grid,
+        look_map({.title = fmt::format("head {}, query tile {}: coarse probability", head, row),
+                  .tile_grid = report_.kv_tile_grid,
                   .weights = report_.rows.back().probabilities,
                   .kept = report_.rows.back().kept,
                   .query_tile = same_grid ? row : -1})));

@@ -1,6 +1,8 @@
 // `vsa inspect`: kept tiles and captured mass against a direct computation, and heat maps.
 #include <cmath>
 
+#include "runtime/video/image.h"
+#include "runtime/video/read_video.h"
 #include "tests/cli/attention_file.h"
 #include "tests/cli/expect.h"
 #include "tests/support/run.h"
@@ -112,6 +114,28 @@ TEST_F(CliInspect, WritesHeatMaps) {
   for (size_t i = 1; i < want.size(); ++i) {
     EXPECT_EQ(read_file(dir.path() / want[i]).substr(0, 6), "\x89PNG\r\n") << want[i];
   }
+}
+
+TEST_F(CliInspect, HeatMapsShowEachTileInItsColour) {
+  // 8 x 8 tiles, each 64 x 64 pixels, and at the colour bar's ends a column of 14.
+  const auto pixels = [&](const char* keep, video::Rgb colour) {
+    expect_success(inspect({"--keep", keep, "--head", "0", "--png", dir.file("maps")}));
+    const video::Frames map = video::read_video(dir.path() / "maps/head00-kept.png").value().frames;
+    EXPECT_GT(map.width, 512);  // room for numbers beside it
+    int64_t count = 0;
+    for (size_t i = 0; i < map.rgb.size(); i += 3) {
+      if (std::equal(colour.begin(), colour.end(), map.rgb.begin() + static_cast<int64_t>(i))) {
+        ++count;
+      }
+    }
+    return count;
+  };
+  const video::Rgb dark{0, 0, 4};
+  const video::Rgb bright{252, 253, 191};
+  const int64_t bar = 14;
+  EXPECT_EQ(pixels("0.375", bright), 8 * 3 * 64 * 64 + bar);
+  EXPECT_EQ(pixels("0.375", dark), 8 * 5 * 64 * 64 + bar);
+  EXPECT_EQ(pixels("1", bright), 8 * 8 * 64 * 64 + bar);  // all kept is bright
 }
 
 TEST_F(CliInspect, WrongOptions) {
