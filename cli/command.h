@@ -19,6 +19,7 @@ void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_decode(CLI::App& app);
+void add_verify(CLI::App& app);
 
 /// --json.
 void add_json_option(CLI::App& command, bool& json);

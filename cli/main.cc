@@ -62,6 +62,7 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
   add_bench(app);
   add_generate(app);
   add_decode(app);
+  add_verify(app);
 
   const std::string command = command_name(app, argc, argv);
   try {

@@ -14,21 +14,22 @@ namespace vsa::runtime {
 
 namespace fs = std::filesystem;
 
-Status hash_files(const ModelFolder& model, const io::Checkpoint& text,
-                  const io::Checkpoint& transformer, GenerateReport& report) {
+std::vector<fs::path> model_files(const ModelFolder& model, const io::Checkpoint& text,
+                                  const io::Checkpoint& transformer) {
   std::vector<fs::path> paths;
   for (const fs::path& file : ModelFolder::config_files()) paths.push_back(model.root / file);
   paths.push_back(model.tokenizer());
   paths.insert(paths.end(), text.paths().begin(), text.paths().end());
   paths.insert(paths.end(), transformer.paths().begin(), transformer.paths().end());
-  for (const fs::path& path : paths) {
-    const Result<std::string> hash = io::sha256_of_file(path);
-    if (!hash.ok()) return hash.status();
-    report.files.push_back({.path = path.lexically_relative(model.root).string(),
-                            .bytes = static_cast<int64_t>(fs::file_size(path)),
-                            .sha256 = *hash});
-  }
-  return {};
+  return paths;
+}
+
+Result<FileReport> file_report(const fs::path& root, const fs::path& path) {
+  const Result<std::string> hash = io::sha256_of_file(path);
+  if (!hash.ok()) return hash.status();
+  return FileReport{.path = path.lexically_relative(root).string(),
+                    .bytes = static_cast<int64_t>(fs::file_size(path)),
+                    .sha256 = *hash};
 }
 
 WeightsReport weights_report(const nn::LoadSummary& summary, const std::string& naming) {

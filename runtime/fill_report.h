@@ -1,6 +1,7 @@
 // Fills a run's report from what the run knows. Host-only.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,14 @@ namespace vsa::runtime {
 void describe(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
               GenerateReport& report);
 
-/// Sizes and hashes of all files that the run reads. Cost: one read of them.
-Status hash_files(const ModelFolder& model, const io::Checkpoint& text,
-                  const io::Checkpoint& transformer, GenerateReport& report);
+/// All files that a run of the model reads.
+std::vector<std::filesystem::path> model_files(const ModelFolder& model, const io::Checkpoint& text,
+                                               const io::Checkpoint& transformer);
+
+/// Size and hash of a file, under its path relative to `root`. Cost: one read of it.
+/// @return IoError if it cannot be read
+Result<FileReport> file_report(const std::filesystem::path& root,
+                               const std::filesystem::path& path);
 
 WeightsReport weights_report(const nn::LoadSummary& summary, const std::string& naming);
 

@@ -210,7 +210,11 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   VSA_TRY(texts.status());
   const auto transformer = load_transformer(options, *model, *weights, report);
   VSA_TRY(transformer.status());
-  VSA_TRY(hash_files(*model, *text_weights, *weights, report));
+  for (const auto& path : model_files(*model, *text_weights, *weights)) {
+    Result<FileReport> file = file_report(model->root, path);
+    VSA_TRY(file.status());
+    report.files.push_back(std::move(*file));
+  }
   Latents latents = empty_latents(options, *model, *plan, report);
   VSA_TRY(sample(options, *model, *plan, *transformer, *texts, latents, report));
   report.kept_share = mean_kept_share(report.step_reports);

@@ -8,8 +8,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::vector<std::string> kCommands = {"plan",  "attend",   "inspect",
-                                            "bench", "generate", "decode"};
+const std::vector<std::string> kCommands = {"plan",     "attend", "inspect", "bench",
+                                            "generate", "decode", "verify"};
 
 TEST(CliVersion, NamesEveryBackendAndWhyOthersAreAbsent) {
   const RunResult result = run_vsa({"--version"});
@@ -75,7 +75,7 @@ TEST(CliUsage, AbsentBackendIsExitCode3AndNeverAnotherOne) {
 }
 
 TEST(CliUsage, WrongThreads) {
-  for (const char* threads : {"-1", "99999", "two"}) {
+  for (const char* threads : {"-1", "1025", "99999", "two"}) {
     expect_failure(run_vsa({"bench", "--list", "--threads", threads}), 2, "vsa bench", "threads");
   }
 }
