@@ -1,0 +1,138 @@
+// What is found before a run: options that do not fit, places without room, what deserves a
+// warning.
+#include "runtime/run_plan.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include "tests/unit/runtime/io/disk_limit.h"
+#include "tests/unit/runtime/pipeline_fixture.h"
+
+namespace vsa::runtime {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(Pipeline, R02_R03_ExtentsThatDoNotSuitThePatch) {
+  write(test::TinyModel());
+  GenerateOptions bad = options();
+  for (const auto& [frames, nearest] : {std::pair{15, 16}, {0, 2}, {-3, 2}, {1, 2}, {999, 128}}) {
+    bad.frames = frames;
+    expect_refused(bad, StatusCode::kInvalidArgument,
+                   "[generate] frames: expected a multiple of 2 from 2 to 128, got " +
+                       std::to_string(frames) + ": the nearest is " + std::to_string(nearest));
+  }
+  bad = options();
+  bad.size = {{33, 32}};
+  expect_refused(bad, StatusCode::kInvalidArgument, "height: expected a multiple of 4");
+  bad.size = {{32, std::numeric_limits<int64_t>::max() - 8}};
+  expect_refused(bad, StatusCode::kInvalidArgument, "the nearest is 256");
+}
+
+TEST_F(Pipeline, BadOptionsAreNamed) {
+  write(test::TinyModel());
+  const auto refused = [&](const auto& spoil, const std::string& text,
+                           StatusCode code = StatusCode::kInvalidArgument) {
+    GenerateOptions bad = options();
+    spoil(bad);
+    expect_refused(bad, code, text);
+  };
+  refused([](auto& o) { o.steps = 0; }, "[generate] steps: expected 1 to 1000, got 0");
+  refused([](auto& o) { o.guidance = std::nan(""); }, "[generate] guidance:");
+  refused([](auto& o) { o.guidance = -1.0; }, "[generate] guidance:");
+  refused([](auto& o) { o.seed = -2; }, "[generate] seed:");
+  refused([](auto& o) { o.sparsity = std::nan(""); }, "[generate] sparsity: expected 0 to 1");
+  refused([](auto& o) { o.sparsity = 1.01; }, "[generate] sparsity: expected 0 to 1");
+  refused([](auto& o) { o.topk = 0; }, "[generate] topk: expected 1 to 4");
+  refused([](auto& o) { o.topk = 5; }, "[generate] topk: expected 1 to 4");
+  refused([](auto& o) { o.topk = 2, o.sparsity = 0.5; }, "[generate] topk: expected none beside");
+  refused([](auto& o) { o.dense_layers = {0, 3}; }, "dense_layers: expected 0 to 2, got 3");
+  refused([](auto& o) { o.dense_layers = {-1}; }, "dense_layers: expected 0 to 2, got -1");
+  refused([](auto& o) { o.dense_steps = 3; }, "dense_steps: expected 0 to 2, got 3");
+  refused([](auto& o) { o.tile = {16, 16, 16}; }, "tile");
+  refused([](auto& o) { o.num_threads = -1; }, "[generate] num_threads:");
+  refused([](auto& o) { o.num_threads = 1 << 30; }, "[generate] num_threads: expected 0 to 1024");
+  refused([](auto& o) { o.prompt = "caf\xE9"; }, "[tokenize] prompt: expected UTF-8");
+  refused([](auto& o) { o.negative_prompt = "\xFF"; }, "[tokenize] prompt: expected UTF-8");
+  refused([](auto& o) { o.backend = BackendId::kCuda; },
+          "[generate] backend: cuda is not available", StatusCode::kUnsupported);
+  refused([](auto& o) { o.model = "/nowhere"; }, "/nowhere", StatusCode::kIoError);
+}
+
+TEST_F(Pipeline, R21_UnwritableLatentsAreFoundBeforeTheRun) {
+  write(test::TinyModel());
+  GenerateOptions bad = options();
+  bad.latents = folder_ / "no" / "such" / "latents.safetensors";
+  bad.on_progress = [](const Progress&) { ADD_FAILURE() << "it started"; };
+  expect_refused(bad, StatusCode::kIoError, "latents.safetensors");
+  bad.latents = options().latents;  // 8 frames of 32x32 pixels in f32 are 98304 bytes
+  {
+    const test::FileSizeLimit limit(98303);
+    expect_refused(bad, StatusCode::kIoError, "expected to find room for 98304 bytes");
+  }
+  const test::FileSizeLimit limit(98304 + 4096);
+  throw_if_error(generate(options(), report_).status());
+}
+
+TEST_F(Pipeline, R31_ARunThatDoesNotFitIsRefusedAtTheStart) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer needs the address space";
+#endif
+  test::TinyModel model;
+  model.transformer_config["rope_max_seq_len"] = 1024;
+  write(model);
+  GenerateOptions large = options();
+  large.frames = 2 * 1024;  // 1024x32x32 = 2^20 tokens
+  large.size = {{128, 128}};
+  large.on_progress = [](const Progress&) { ADD_FAILURE() << "it started"; };
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0;
+  statm >> pages;
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (512 << 20));
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const Status status = fail(large);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  // 2^20 tokens of 6 * 32 + 2 * 16 floats, 3 latents of 96 floats a token, and the weights.
+  EXPECT_THAT(status.message(), HasSubstr("memory: expected at least 2.00 GiB available, got 0."));
+}
+
+TEST_F(Pipeline, APromptThatIsTooLongIsAWarning) {
+  write(test::TinyModel());
+  GenerateOptions long_prompt = options();
+  run(long_prompt);
+  EXPECT_THAT(report_.warnings, testing::IsEmpty());
+  for (int i = 0; i < 1000; ++i) long_prompt.prompt += " star";
+  run(long_prompt);
+  EXPECT_THAT(report_.warnings, testing::ElementsAre(testing::StartsWith("prompt: it has ")));
+  long_prompt.negative_prompt = long_prompt.prompt;
+  run(long_prompt);
+  EXPECT_THAT(report_.warnings, testing::SizeIs(2));
+}
+
+TEST_F(Pipeline, T44_AnotherTileThanTrainedIsAWarning) {
+  write(test::TinyModel());
+  GenerateOptions other = options();
+  other.tile = {2, 4, 4};
+  run(other);
+  EXPECT_EQ(report_.num_tiles, 8);
+  EXPECT_THAT(report_.warnings,
+              testing::ElementsAre(HasSubstr("trained with 4x4x4, this run uses 2x4x4")));
+}
+
+TEST_F(Pipeline, UnknownAttentionIsAnError) {
+  EXPECT_EQ(attention_from_name("vsa").value(), Attention::kVsa);
+  EXPECT_EQ(attention_from_name("dense").value(), Attention::kDense);
+  EXPECT_EQ(attention_from_name("flash").status().message(),
+            "[generate] attention: expected vsa or dense, got flash");
+}
+
+}  // namespace
+}  // namespace vsa::runtime
