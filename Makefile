@@ -75,7 +75,7 @@ bench: build  ## time stages and operator over bench/cases, as json lines in out
 	@$(VSA) bench --json | tee out/bench.jsonl
 
 .PHONY: check
-check:  ## format, layers, lengths, spelling, large files, links
+check:  ## format, layers, lengths, spelling, large files, links, mutations
 	@tools/install_deps.sh check
 	@tools/check.sh
 
