@@ -29,7 +29,7 @@ SHAPE = (clips.NUM_FRAMES, clips.SIZE_PX, clips.SIZE_PX, 3)
 
 def read_clip(root: Path, prompt: Prompt) -> Tensor | None:
     """uint8 [F, H, W, 3], or None where there is no complete clip."""
-    raw, folder = root / f"{prompt.id:04d}.rgb", root / f"{prompt.id:04d}"
+    raw, folder = root / f"{prompt.name}.rgb", root / prompt.name
     if raw.exists():
         frames = np.frombuffer(raw.read_bytes(), np.uint8)
         if frames.size != np.prod(SHAPE):

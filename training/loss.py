@@ -22,7 +22,7 @@ CLIP_SEED, NOISE_SEED = 77, 78
 def fixed_levels(count: int) -> Tensor:
     """Noise levels at equal quantiles of their distribution in the last stage of training."""
     u = (torch.arange(count) + 0.5) / count
-    return flow.shifted(torch.special.ndtri(u).sigmoid(), STAGES["second"].noise_shift)
+    return flow.shifted(torch.special.ndtri(u).sigmoid(), STAGES["third"].noise_shift)
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ Tokens stay in tile order from the patch embedding to the output projection.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 import torch
@@ -38,6 +39,7 @@ class WanConfig:
         return self.num_attention_heads * self.attention_head_dim
 
 
+@functools.lru_cache(maxsize=16)
 def rope_table(grid: tuple, head_dim: int, device: torch.device) -> Tensor:
     """Angles' (cos, sin), [2, S, head_dim / 2] fp32 in raster order; each axis has its share."""
     per_axis = 2 * (head_dim // 6)

@@ -19,6 +19,7 @@ HELD_OUT_SHARE = 0.4  # of the prompts; at least a third must name an unseen com
 @dataclasses.dataclass(frozen=True)
 class Prompt:
     id: int
+    name: str  # of the clip's folder
     prompt: str
     seed: int  # of the noise
     held_out: bool  # training never saw this shape, colour and motion together
@@ -31,7 +32,7 @@ def make_prompts(count: int = COUNT, seed: int = SEED) -> list[Prompt]:
     for n, (caption, clip, stated) in enumerate(zip(drawn.captions, drawn.attributes, drawn.stated)):
         unseen = grammar.is_held_out(clip["shape"], clip["colour"], clip["motion"])
         attributes = {name: clip[name] for name in stated}
-        prompts.append(Prompt(n, caption, seed + n, unseen, attributes))
+        prompts.append(Prompt(n, f"{n:04d}", caption, seed + n, unseen, attributes))
     return prompts
 
 

@@ -72,7 +72,7 @@ def write_frames(root: Path, prompts: list[Prompt], frames: Tensor) -> None:
     """ROOT/0007.rgb: the frames of prompt 7, uint8 [F, H, W, 3]; what training.evaluate reads."""
     root.mkdir(parents=True, exist_ok=True)
     for prompt, clip in zip(prompts, frames):
-        (root / f"{prompt.id:04d}.rgb").write_bytes(clip.numpy().tobytes())
+        (root / f"{prompt.name}.rgb").write_bytes(clip.numpy().tobytes())
 
 
 def main() -> None:

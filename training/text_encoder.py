@@ -5,6 +5,7 @@ Differs from T5 in that every layer has its own table of relative position biase
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 import torch
@@ -27,7 +28,10 @@ class UMT5Config:
     layer_norm_epsilon: float = 1e-6
 
 
-def position_buckets(length: int, num_buckets: int, max_distance: int) -> Tensor:
+@functools.lru_cache(maxsize=16)
+def position_buckets(
+    length: int, num_buckets: int, max_distance: int, device: torch.device | str = "cpu"
+) -> Tensor:
     """Bucket [query, key] of each relative position: half for keys behind, half for keys ahead;
     of each half the first half is exact and the rest logarithmic."""
     half = num_buckets // 2
@@ -38,7 +42,7 @@ def position_buckets(length: int, num_buckets: int, max_distance: int) -> Tensor
     # fp32, as the published encoder: the buckets' edges depend on the rounding.
     log_share = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
     far = (exact + (log_share * (half - exact)).long()).clamp(max=half - 1)
-    return torch.where(distance < exact, distance, far) + half * (relative > 0)
+    return (torch.where(distance < exact, distance, far) + half * (relative > 0)).to(device)
 
 
 class RmsNorm(nn.Module):
@@ -67,8 +71,8 @@ class SelfAttention(nn.Module):
             for linear in (self.q, self.k, self.v)
         )
         buckets = position_buckets(
-            x.shape[1], c.relative_attention_num_buckets, c.relative_attention_max_distance
-        ).to(x.device)
+            x.shape[1], c.relative_attention_num_buckets, c.relative_attention_max_distance, x.device
+        )
         bias = self.relative_attention_bias(buckets).permute(2, 0, 1)
         bias = bias.masked_fill(~valid[:, None, None], torch.finfo(x.dtype).min)
         # No 1 / sqrt(d): umT5 has it in the initialisation of q.

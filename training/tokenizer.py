@@ -71,11 +71,9 @@ class Tokenizer:
 
     def encode(self, prompts: list[str]) -> Tensor:
         """Ids int64 [B, MAX_LENGTH], padded with 0. The empty prompt is </s> alone."""
-        ids = torch.full((len(prompts), MAX_LENGTH), PAD)
-        for row, prompt in zip(ids, prompts):
-            encoded = self._encode_one(prompt)
-            row[: len(encoded)] = torch.tensor(encoded)
-        return ids
+        encoded = (self._encode_one(prompt) for prompt in prompts)
+        rows = [[*ids, *[PAD] * (MAX_LENGTH - len(ids))] for ids in encoded]
+        return torch.tensor(rows, dtype=torch.int64).reshape(-1, MAX_LENGTH)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from training import clips, flow, model, text_encoder
 from training.attention import tile_plan, topk_of
 from training.model import WanConfig, WanTransformer
+from training.recorded import Recorded
 from training.schedule import Schedule
 from training.text_encoder import UMT5Config, UMT5Encoder
 from training.tokenizer import Tokenizer
@@ -65,10 +66,13 @@ class Trainer:
         text_encoder.initialise(self.networks.text_encoder)
         self.networks.to(device)
         self.averaged = copy.deepcopy(self.networks).requires_grad_(False)
+        self.parameters = list(self.networks.parameters())
+        self.loss_and_gradients = self._loss_and_gradients
         if compiled:
             self.networks.transformer.compile_blocks()
+            self.loss_and_gradients = Recorded(self._loss_and_gradients)
         self.optimizer = torch.optim.AdamW(
-            self.networks.parameters(),
+            self.parameters,
             betas=(0.9, 0.95),
             weight_decay=settings.weight_decay,
             fused=device.type == "cuda",
@@ -95,31 +99,36 @@ class Trainer:
         noise = torch.randn(shape, generator=generator, device=self.device)
         return ids, pixels, noise[part], sigma[part], sparsity
 
-    def train_step(self) -> tuple[Tensor, float, float]:
-        """Loss (a tensor on the device, so that nothing waits for it), learning rate, sparsity."""
-        settings, step = self.settings, self.step
-        ids, pixels, noise, sigma, sparsity = self.batch(step)
+    def _loss_and_gradients(
+        self, ids: Tensor, pixels: Tensor, noise: Tensor, sigma: Tensor, sparsity: float
+    ) -> tuple[Tensor, ...]:
+        """The loss, then the gradient of every parameter."""
         text = self.networks.text_encoder(ids)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             topk = topk_of(sparsity, self.num_tiles)
             loss = flow.denoising_loss(
                 self.networks.transformer, text, pixels, noise, sigma, topk
             ).mean()
-        loss.backward()
-        loss = loss.detach()
-        parameters = list(self.networks.parameters())
-        self.workers.average_([loss, *(p.grad for p in parameters)])
-        nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm)
+        return loss.detach(), *torch.autograd.grad(loss, self.parameters)
+
+    def train_step(self) -> tuple[Tensor, float, float]:
+        """Loss (a tensor on the device, so that nothing waits for it), learning rate, sparsity."""
+        settings, step = self.settings, self.step
+        *inputs, sparsity = self.batch(step)
+        loss, *gradients = self.loss_and_gradients(*inputs, sparsity)
+        self.workers.average_([loss, *gradients])
+        for parameter, gradient in zip(self.parameters, gradients):
+            parameter.grad = gradient
+        nn.utils.clip_grad_norm_(self.parameters, settings.max_gradient_norm)
         learning_rate = settings.schedule.learning_rate_at(step)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
         with torch.no_grad():
             weight = 1 - settings.schedule.ema_decay_at(step)
-            torch._foreach_lerp_(list(self.averaged.parameters()), parameters, weight)
+            torch._foreach_lerp_(list(self.averaged.parameters()), self.parameters, weight)
         self.step += 1
-        return loss, learning_rate, sparsity
+        return loss.clone(), learning_rate, sparsity
 
     def start_from(self, transformer: WanTransformer, umt5: UMT5Encoder) -> None:
         """Takes trained weights as the first step's."""
