@@ -38,7 +38,7 @@ void run(const DecodeCommand& command) {
                      decoded.steps_done, decoded.steps));
   }
   interrupt.check();
-  write_outputs(paths, decoded.frames, decoded.fps);
+  write_outputs(paths, decoded.frames, decoded.fps, interrupt);
   const video::Frames& frames = decoded.frames;
   if (command.json) {
     print_json({{"output", command.video},

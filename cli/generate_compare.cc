@@ -134,9 +134,9 @@ void run_compare(const SamplingOptions& sampling, const OutputOptions& output, b
 
   c.frames = take(video::compare(vsa, dense));
   check(video::write_video(c.side_by_side, take(video::side_by_side(vsa, dense)), c.vsa.fps,
-                           c.vsa_paths.scale));
+                           c.vsa_paths.scale, interrupt.flag()));
   if (!contact_sheet.empty()) {
-    const std::array<const video::Frames*, 2> both = {&vsa, &dense};
+    const std::array<video::SheetVideo, 2> both{{{&vsa, "vsa"}, {&dense, "dense"}}};
     check(video::write_png(contact_sheet, take(video::contact_sheet(both, c.vsa_paths.scale))));
     c.vsa_paths.contact_sheet = contact_sheet;
   }

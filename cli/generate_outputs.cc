@@ -60,10 +60,11 @@ OutputPaths OutputOptions::paths() const {
   return paths;
 }
 
-void write_outputs(const OutputPaths& paths, const video::Frames& frames, double fps) {
-  check(video::write_video(paths.video, frames, fps, paths.scale));
+void write_outputs(const OutputPaths& paths, const video::Frames& frames, double fps,
+                   const InterruptScope& interrupt) {
+  check(video::write_video(paths.video, frames, fps, paths.scale, interrupt.flag()));
   if (paths.contact_sheet.empty()) return;
-  const std::array<const video::Frames*, 1> one = {&frames};
+  const std::array<video::SheetVideo, 1> one{{{&frames, ""}}};
   check(video::write_png(paths.contact_sheet, take(video::contact_sheet(one, paths.scale))));
 }
 
@@ -86,7 +87,7 @@ video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,
       fmt::format("the latents are complete: `vsa decode {} -o FILE`", run.paths.latents.string());
   try {
     interrupt.check();
-    write_outputs(run.paths, frames, report.fps);
+    write_outputs(run.paths, frames, report.fps, interrupt);
   } catch (const Failure& e) {
     throw Failure(e.code(), e.what(), remedy);
   }

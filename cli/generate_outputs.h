@@ -50,7 +50,8 @@ video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,
                                 const InterruptScope& interrupt, runtime::GenerateReport& report);
 
 /// Writes a video and its contact sheet. Throws Failure.
-void write_outputs(const OutputPaths& paths, const video::Frames& frames, double fps);
+void write_outputs(const OutputPaths& paths, const video::Frames& frames, double fps,
+                   const InterruptScope& interrupt);
 
 /// What the user should know about the run, on stderr.
 void print_warnings(const runtime::GenerateReport& report);

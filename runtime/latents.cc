@@ -10,6 +10,7 @@
 #include "runtime/io/safetensors.h"
 #include "runtime/io/safetensors_writer.h"
 #include "runtime/nn/elementwise.h"
+#include "runtime/video/write_video.h"
 #include "vsa/version.h"
 
 namespace vsa::runtime {
@@ -105,6 +106,14 @@ Result<Latents> load_latents(const std::filesystem::path& path) {
                   .attention = fields.text("vsa.attention"),
                   .topk = fields.number<int64_t>("vsa.topk")};
   VSA_TRY(fields.status());
+  if (latents.steps < 1 || latents.steps_done < 0 || latents.steps_done > latents.steps) {
+    return fail(fmt::format("metadata vsa.steps_done: expected 0 to vsa.steps, got {} of {}",
+                            latents.steps_done, latents.steps));
+  }
+  if (!(latents.fps > 0.0 && latents.fps <= video::kMaxFps)) {
+    return fail(fmt::format("metadata vsa.fps: expected more than 0 and at most {}, got {}",
+                            video::kMaxFps, latents.fps));
+  }
   VSA_TRY(io::copy_as_f32(*view, latents.values.span()));
   if (!nn::all_finite(latents.values.span())) {
     return fail("latents: expected finite values, got NaN or infinity");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/json_fields.h"
+#include "runtime/video/write_video.h"
 
 namespace vsa::runtime {
 namespace {
@@ -65,6 +66,10 @@ Status read_defaults(const json& index, ModelFolder& model) {
   }
   model.max_sequence_length = fields.integer("max_sequence_length", model.max_sequence_length);
   model.fps = fields.number("fps", model.fps, 0.0);
+  if (model.fps > video::kMaxFps) {
+    fields.fail(io_error(fmt::format("[config] {}: vsa: fps: expected at most {}, got {}", kIndex,
+                                     video::kMaxFps, model.fps)));
+  }
   for (const std::string& key : fields.unread()) {
     model.ignored.push_back(fmt::format("{}: vsa.{}", kIndex, key));
   }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "runtime/video/draw_text.h"
+
 namespace vsa::video {
 namespace {
 
@@ -12,19 +14,22 @@ constexpr int64_t kMaxFrames = 16;
 constexpr int64_t kColumns = 8;
 constexpr int64_t kGap = 4;  // pixels
 constexpr Rgb kBackground{24, 24, 24};
+constexpr Rgb kInk{216, 216, 216};
 
 int64_t shown(const Frames& video) { return std::min(video.num_frames, kMaxFrames); }
 int64_t rows_of(const Frames& video) { return (shown(video) + kColumns - 1) / kColumns; }
 
 }  // namespace
 
-Result<Image> contact_sheet(std::span<const Frames* const> videos, int64_t scale) {
+Result<Image> contact_sheet(std::span<const SheetVideo> videos, int64_t scale) {
   int64_t height = kGap;
   int64_t width = 0;
-  for (const Frames* video : videos) {
+  for (const auto& [video, title] : videos) {
     const int64_t columns = std::min(shown(*video), kColumns);
+    if (!title.empty()) height += kTextLinePx;
     height += rows_of(*video) * (video->height * scale + kGap);
-    width = std::max(width, columns * (video->width * scale + kGap) + kGap);
+    width = std::max(
+        {width, columns * (video->width * scale + kGap) + kGap, 2 * kGap + text_width(title)});
   }
   if (width * 3 > kMaxImageBytes / height) {
     return invalid_argument(fmt::format(
@@ -33,7 +38,11 @@ Result<Image> contact_sheet(std::span<const Frames* const> videos, int64_t scale
   }
   Image sheet = Image::filled(height, width, kBackground);
   int64_t y = kGap;
-  for (const Frames* video : videos) {
+  for (const auto& [video, title] : videos) {
+    if (!title.empty()) {
+      draw_text(sheet, y, kGap, title, kInk);
+      y += kTextLinePx;
+    }
     const int64_t count = shown(*video);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t frame = count == 1 ? 0 : i * (video->num_frames - 1) / (count - 1);

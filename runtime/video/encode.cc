@@ -65,8 +65,9 @@ class Muxer {
 /// The run of one file. Steps return negative codes of libav and say in `action` what they try.
 class Encoding {
  public:
-  Encoding(const Frames& frames, int64_t scale, const EncodeRecipe& recipe, io::AtomicFile& file)
-      : frames_(frames), scale_(scale), recipe_(recipe), muxer_(file) {}
+  Encoding(const Frames& frames, int64_t scale, const EncodeRecipe& recipe,
+           const std::atomic<bool>* cancel, io::AtomicFile& file)
+      : frames_(frames), scale_(scale), recipe_(recipe), cancel_(cancel), muxer_(file) {}
 
   Encoding(const Encoding&) = delete;
   Encoding& operator=(const Encoding&) = delete;
@@ -138,10 +139,14 @@ class Encoding {
     return code;
   }
 
+  /// AVERROR_EXIT once the run is cancelled, else 0.
+  int poll() const { return cancel_ != nullptr && *cancel_ ? AVERROR_EXIT : 0; }
+
   int encode_all() {
     action = "encode";
     for (int64_t i = 0; i < frames_.num_frames; ++i) {
-      int code = fill_picture(i);
+      int code = poll();
+      if (code >= 0) code = fill_picture(i);
       if (code >= 0) code = av_buffersrc_write_frame(graph_.source, picture_.get());
       if (code >= 0) code = drain_graph();
       if (code < 0) return code;
@@ -195,7 +200,8 @@ class Encoding {
   /// Encodes a frame, or flushes the encoder if it is nullptr.
   int encode_one(AVFrame* frame) {
     if (frame != nullptr) frame->pict_type = AV_PICTURE_TYPE_NONE;  // the encoder chooses
-    int code = avcodec_send_frame(codec_.get(), frame);
+    int code = poll();
+    if (code >= 0) code = avcodec_send_frame(codec_.get(), frame);
     while (code >= 0) {
       code = avcodec_receive_packet(codec_.get(), packet_.get());
       if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return 0;
@@ -204,6 +210,7 @@ class Encoding {
       packet_->duration = 1;  // without it the last frame would last no time
       av_packet_rescale_ts(packet_.get(), codec_->time_base, stream_->time_base);
       code = av_interleaved_write_frame(muxer_.get(), packet_.get());
+      if (code >= 0) code = poll();  // encoders hold back frames until there are no more
     }
     return code;
   }
@@ -211,6 +218,7 @@ class Encoding {
   const Frames& frames_;
   const int64_t scale_;
   const EncodeRecipe& recipe_;
+  const std::atomic<bool>* cancel_;
   AVRational frame_rate_{};
   Muxer muxer_;
   CodecPtr codec_;
@@ -225,7 +233,7 @@ class Encoding {
 }  // namespace
 
 Status encode(const std::filesystem::path& path, const Frames& frames, double fps, int64_t scale,
-              const EncodeRecipe& recipe) {
+              const EncodeRecipe& recipe, const std::atomic<bool>* cancel) {
   if (avcodec_find_encoder_by_name(recipe.encoder) == nullptr ||
       av_guess_format(recipe.muxer, nullptr, nullptr) == nullptr) {
     return unsupported(
@@ -236,11 +244,15 @@ Status encode(const std::filesystem::path& path, const Frames& frames, double fp
   Result<io::AtomicFile> file = io::AtomicFile::create(path);
   if (!file.ok()) return file.status();
   const LibavLog log;
-  Encoding encoding(frames, scale, recipe, *file);
+  Encoding encoding(frames, scale, recipe, cancel, *file);
   // 1001 * 1000: wide enough for 24000/1001 and its kin, and for three decimals.
   const int code = encoding.run(av_d2q(fps, 1'001'000));
   // The file knows best why it could not be written; the libraries only know that it could not.
   VSA_TRY(file->status());
+  if (code == AVERROR_EXIT) {
+    return Status(StatusCode::kCancelled,
+                  fmt::format("[write_video] {}: cancelled", path.string()));
+  }
   if (code == AVERROR(ENOMEM))
     return out_of_memory("[write_video] memory: expected enough, got none");
   if (code < 0) return libav_error("write_video", path, encoding.action, code, log);

@@ -1,6 +1,7 @@
 // Encoding frames through FFmpeg's libraries into one file; internal to runtime/video. Host-only.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -21,9 +22,11 @@ struct EncodeRecipe {
 };
 
 /// Writes the file, whole or not at all.
-/// @param scale  each pixel becomes scale x scale pixels
-/// @return Unsupported if the libraries were built without that encoder; IoError; OutOfMemory
+/// @param scale   each pixel becomes scale x scale pixels
+/// @param cancel  as of write_video
+/// @return Unsupported if the libraries were built without that encoder; IoError; Cancelled;
+///         OutOfMemory
 Status encode(const std::filesystem::path& path, const Frames& frames, double fps, int64_t scale,
-              const EncodeRecipe& recipe);
+              const EncodeRecipe& recipe, const std::atomic<bool>* cancel);
 
 }  // namespace vsa::video

@@ -15,9 +15,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Status write_all(const FramePattern& pattern, const Frames& frames, int64_t scale) {
+Status write_all(const FramePattern& pattern, const Frames& frames, int64_t scale,
+                 const std::atomic<bool>* cancel) {
   std::vector<io::AtomicFile> files;
   for (int64_t i = 0; i < frames.num_frames; ++i) {
+    if (cancel != nullptr && *cancel) {
+      return Status(StatusCode::kCancelled,
+                    fmt::format("[write_video] {}: cancelled", pattern.path_of(i).string()));
+    }
     Image image = Image::filled(frames.height * scale, frames.width * scale, {});
     paste(frames.frame(i), frames.height, frames.width, {.scale = scale}, image);
     const Result<std::string> png = encode_png(image);
@@ -64,7 +69,8 @@ Status check_png_frames(const fs::path& path) {
   return io::check_writable(pattern.directory);
 }
 
-Status write_png_frames(const fs::path& path, const Frames& frames, int64_t scale) {
+Status write_png_frames(const fs::path& path, const Frames& frames, int64_t scale,
+                        const std::atomic<bool>* cancel) {
   const FramePattern pattern = FramePattern::parse(path).value();
   std::error_code error;
   const bool is_new = !pattern.directory.empty() && fs::create_directory(pattern.directory, error);
@@ -72,7 +78,7 @@ Status write_png_frames(const fs::path& path, const Frames& frames, int64_t scal
     return io_error(fmt::format("[write_video] {}: expected a directory that can be made, got: {}",
                                 pattern.directory.string(), error.message()));
   }
-  Status status = write_all(pattern, frames, scale);
+  Status status = write_all(pattern, frames, scale, cancel);
   if (!status.ok() && is_new) fs::remove(pattern.directory, error);  // only if it is empty
   return status;
 }

@@ -1,6 +1,7 @@
 // Frames as numbered png files; internal to runtime/video, write_video is the entrance. Host-only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -26,6 +27,8 @@ struct FramePattern {
 Status check_png_frames(const std::filesystem::path& pattern);
 
 /// One png a frame, numbered from 0. The files get their names when all are complete.
-Status write_png_frames(const std::filesystem::path& pattern, const Frames& frames, int64_t scale);
+/// @param cancel  as of write_video
+Status write_png_frames(const std::filesystem::path& pattern, const Frames& frames, int64_t scale,
+                        const std::atomic<bool>* cancel);
 
 }  // namespace vsa::video

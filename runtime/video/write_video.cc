@@ -65,8 +65,8 @@ Status check_arguments(const Frames& frames, double fps, int64_t scale) {
                     "{} of {}x{} in {} bytes",
                     frames.num_frames, frames.width, frames.height, frames.rgb.size()));
   }
-  if (!(fps > 0.0 && fps <= 1000.0)) {
-    return wrong(fmt::format("fps: expected more than 0 and at most 1000, got {}", fps));
+  if (!(fps > 0.0 && fps <= kMaxFps)) {
+    return wrong(fmt::format("fps: expected more than 0 and at most {}, got {}", kMaxFps, fps));
   }
   if (scale < 1 || scale > kMaxSizePx / std::max(frames.width, frames.height)) {
     return wrong(
@@ -100,12 +100,12 @@ Status check_video_path(const std::filesystem::path& path) {
 }
 
 Status write_video(const std::filesystem::path& path, const Frames& frames, double fps,
-                   int64_t scale) {
+                   int64_t scale, const std::atomic<bool>* cancel) {
   const Result<VideoKind> kind = video_kind(path);
   if (!kind.ok()) return kind.status();
   VSA_TRY(check_arguments(frames, fps, scale));
-  if (*kind == VideoKind::kPngFrames) return write_png_frames(path, frames, scale);
-  return encode(path, frames, fps, scale, recipe(*kind));
+  if (*kind == VideoKind::kPngFrames) return write_png_frames(path, frames, scale, cancel);
+  return encode(path, frames, fps, scale, recipe(*kind), cancel);
 }
 
 }  // namespace vsa::video

@@ -1,6 +1,7 @@
 // Writing frames as mp4, gif, y4m or numbered png files. Host-only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 
@@ -10,6 +11,9 @@
 namespace vsa::video {
 
 enum class VideoKind { kMp4, kGif, kPngFrames, kY4m };
+
+/// Frames per second that a video may have at most.
+inline constexpr double kMaxFps = 1000.0;
 
 /// What a file of that exact name would hold: .mp4, .gif, .y4m (case does not matter), or .png with
 /// one %d or %0Nd for the number of the frame, from 0. No name is ever changed or completed.
@@ -28,11 +32,13 @@ Status check_video_path(const std::filesystem::path& path);
 ///   single frames may be 1/200 s off, the whole keeps its length
 /// - png: one file a frame, lossless; the directory is made if it is missing
 /// - y4m: 4:4:4, uncompressed, BT.601
-/// @param fps    frames per second, above 0, at most 1000; kept as a fraction (23.976 = 2997/125)
+/// @param fps    frames per second, above 0, at most kMaxFps; kept as a fraction (23.976 =
+/// 2997/125)
 /// @param scale  each pixel becomes scale x scale pixels, unsmoothed; at least 1
+/// @param cancel set it to stop within a frame; may be null
 /// @return InvalidArgument (name, frames, fps or scale) | Unsupported (an encoder is missing from
-///         this build of FFmpeg) | IoError | OutOfMemory
+///         this build of FFmpeg) | IoError | Cancelled | OutOfMemory
 Status write_video(const std::filesystem::path& path, const Frames& frames, double fps,
-                   int64_t scale = 1);
+                   int64_t scale = 1, const std::atomic<bool>* cancel = nullptr);
 
 }  // namespace vsa::video

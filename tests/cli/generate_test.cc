@@ -173,6 +173,19 @@ TEST_F(CliGenerate, R29_CtrlCKeepsTheLatentsAndDecodeShowsThem) {
   EXPECT_THAT(decoded.err, testing::HasSubstr("warning: the run stopped after"));
 }
 
+TEST_F(CliGenerate, R29_CtrlCStopsDecoding) {
+  expect_success(generate(dir.file("a.y4m"), {"--steps", "1", "--latents", dir.file("l")}));
+  // 8 frames of 2048x2048 as mp4 take seconds; the temporary file shows that they have begun.
+  RunOptions options;
+  options.interrupt_when = [&] {
+    return std::ranges::any_of(dir.files(), [](const auto& f) { return f.starts_with(".vsa-"); });
+  };
+  expect_failure(
+      run_vsa({"decode", dir.file("l"), "-o", dir.file("b.mp4"), "--scale", "64"}, options), 130,
+      "vsa decode", "cancelled");
+  EXPECT_EQ(files(), (Args{"a.y4m", "l"}));
+}
+
 TEST_F(CliGenerate, ProgressBarOnATerminalOnly) {
   RunOptions options;
   options.terminal_stderr = true;

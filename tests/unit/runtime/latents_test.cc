@@ -79,6 +79,16 @@ TEST_F(LatentsFile, WrongFilesAreRefused) {
   Latents latents = sample();
   latents.values.data()[17] = std::nanf("");
   EXPECT_THAT(refused(latents), testing::HasSubstr("expected finite values"));
+  for (const int64_t done : {int64_t{-1}, sample().steps + 1}) {
+    latents = sample();
+    latents.steps_done = done;
+    EXPECT_THAT(refused(latents), testing::HasSubstr("vsa.steps_done: expected 0 to vsa.steps"));
+  }
+  for (const double fps : {0.0, -8.0, 1000.5, std::nan(""), HUGE_VAL}) {
+    latents = sample();
+    latents.fps = fps;
+    EXPECT_THAT(refused(latents), testing::HasSubstr("vsa.fps: expected more than 0")) << fps;
+  }
   latents = sample();
   latents.shape = {6, 2, 4, 3};
   EXPECT_THAT(refused(latents), testing::HasSubstr("expected 3 channels in pixel space, got 6"));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/video/contact_sheet.h"
+#include "runtime/video/draw_text.h"
 #include "runtime/video/read_video.h"
 #include "tests/unit/runtime/io/files.h"
 #include "tests/unit/runtime/video/clips.h"
@@ -62,7 +63,7 @@ Frames numbered(int64_t num_frames, int64_t height, int64_t width) {
 
 TEST(ContactSheet, LaysOutRowsOfEight) {
   const Frames clip = numbered(16, 3, 5);
-  const std::array<const Frames*, 2> both{&clip, &clip};
+  const std::array<SheetVideo, 2> both{{{&clip, ""}, {&clip, ""}}};
   const Image sheet = contact_sheet(both, 2).value();
   // 8 frames of 10 pixels and 9 gaps of 4; 4 rows of 6 and 5 gaps.
   EXPECT_EQ(sheet.width, 8 * 10 + 9 * 4);
@@ -80,15 +81,29 @@ TEST(ContactSheet, LaysOutRowsOfEight) {
 
 TEST(ContactSheet, ShowsFirstAndLastOfALongVideo) {
   const Frames clip = numbered(25, 2, 2);
-  const std::array<const Frames*, 1> one{&clip};
+  const std::array<SheetVideo, 1> one{{{&clip, ""}}};
   const Image sheet = contact_sheet(one, 1).value();
   EXPECT_EQ(at(sheet, 4, 4)[0], 0);
   EXPECT_EQ(at(sheet, 4 + 6, 4 + 7 * 6)[0], 240);
 }
 
+TEST(ContactSheet, TitlesStandAboveTheirVideo) {
+  const Frames clip = numbered(2, 3, 60);
+  const std::array<SheetVideo, 2> both{{{&clip, "vsa"}, {&clip, "dense"}}};
+  const Image sheet = contact_sheet(both, 1).value();
+  EXPECT_EQ(sheet.height, 2 * (kTextLinePx + 3 + 4) + 4);
+  int64_t inked = 0;
+  for (int64_t x = 0; x < sheet.width; ++x) {
+    EXPECT_EQ(at(sheet, 4 + kTextLinePx, x), at(sheet, 4 + 2 * kTextLinePx + 7, x)) << x;
+    for (int64_t y = 4; y < 4 + kTextLinePx; ++y) inked += at(sheet, y, x)[0] > 200 ? 1 : 0;
+  }
+  EXPECT_EQ(at(sheet, 4 + kTextLinePx, 4 + 64)[0], 10);  // frame 1
+  EXPECT_GT(inked, 50);
+}
+
 TEST(ContactSheet, RefusesWhatNoPngCanHold) {
   const Frames clip = numbered(16, 3, 5);
-  const std::array<const Frames*, 1> one{&clip};
+  const std::array<SheetVideo, 1> one{{{&clip, ""}}};
   const Status status = contact_sheet(one, 5000).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),

@@ -133,6 +133,17 @@ TEST_P(WriteVideo, SameFramesGiveTheSameBytes) {
   EXPECT_EQ(test::read_text(path()), first);
 }
 
+TEST_P(WriteVideo, R29_CancelLeavesNothing) {
+  std::atomic<bool> cancel = true;
+  const Frames clip = test::noise(4, 64, 64);
+  const Status status = write_video(path(), clip, 8.0, 1, &cancel);
+  EXPECT_EQ(status.code(), StatusCode::kCancelled);
+  EXPECT_THAT(status.message(), HasSubstr("cancelled"));
+  EXPECT_EQ(scratch_.num_entries(), 0U);
+  cancel = false;
+  throw_if_error(write_video(path(), clip, 8.0, 1, &cancel));
+}
+
 TEST_P(WriteVideo, R21_WriteErrorLeavesNothing) {
   const Frames clip = test::noise(4, 64, 64);
   const test::FileSizeLimit limit(3000);
