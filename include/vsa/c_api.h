@@ -29,6 +29,7 @@ extern "C" {
 #define VSA_NOEXCEPT
 #endif
 
+/* NOLINTBEGIN(readability-identifier-naming): names as C has them */
 typedef int32_t vsa_status;
 enum {
   VSA_OK = 0,
@@ -324,6 +325,8 @@ typedef struct vsa_attention_backward_args {
 } vsa_attention_backward_args;
 VSA_API vsa_status vsa_attention_backward(const vsa_context* context,
                                           const vsa_attention_backward_args* args) VSA_NOEXCEPT;
+
+/* NOLINTEND(readability-identifier-naming) */
 
 #ifdef __cplusplus
 }

@@ -32,6 +32,7 @@ std::vector<int64_t> key_positions(const TilePlan& kv_plan, const ConstLut& lut,
 std::vector<Row> load_rows(const ConstTensor& t, int64_t b, int64_t h,
                            const std::vector<int64_t>& positions) {
   std::vector<Row> rows;
+  rows.reserve(positions.size());
   for (const int64_t s : positions) rows.push_back(load_row(t, b, h, s));
   return rows;
 }
