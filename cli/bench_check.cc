@@ -43,11 +43,11 @@ double selection_error(const ConstLut& got, const ConstLut& want, const ConstTen
 
 /// The scores and the selection of the reference, from q and k.
 double attention_selection_error(BenchProblem& p) {
-  const OwnedTensor q = like(p.q_pooled.view());
-  const OwnedTensor k = like(p.k_pooled.view());
-  const OwnedTensor scores = like(p.scores.view());
-  LutBuffer wanted(p.lut.view().dims);
   CoarseArgs coarse = p.coarse();
+  const OwnedTensor q = like(coarse.q_pooled);
+  const OwnedTensor k = like(coarse.k_pooled);
+  const OwnedTensor scores = like(coarse.coarse_scores);
+  LutBuffer wanted(p.lut.view().dims);
   coarse.q_pooled = q.view();
   coarse.k_pooled = k.view();
   coarse.coarse_scores = scores.view();
@@ -76,15 +76,13 @@ CheckResult check_pool(const BenchProblem& p) {
 }
 
 CheckResult check_coarse(const BenchProblem& p) {
-  const OwnedTensor scores = like(p.scores.view());
-  const OwnedTensor out = like(p.coarse_out.view());
   CoarseArgs args = p.coarse();
-  args.coarse_scores = scores.view();
-  args.coarse_out = out.view();
+  Replacements made;
+  made.renew({&args.coarse_scores, &args.coarse_out});
   check(vsa::coarse(kReference, args));
-  return {.error = worst({relative_l2(p.scores.view(), scores.view()),
-                          relative_l2(p.coarse_out.view(), out.view())}),
-          .tolerance = bench_tolerance(out.view().dtype),
+  return {.error = worst({relative_l2(p.scores.view(), args.coarse_scores),
+                          relative_l2(p.coarse_out.view(), args.coarse_out)}),
+          .tolerance = bench_tolerance(args.coarse_out.dtype),
           .tiles_checked = p.plan.num_tiles()};
 }
 
@@ -104,60 +102,53 @@ CheckResult check_select(BenchProblem& p) {
 
 CheckResult check_fine(const BenchProblem& p, bool full) {
   FineArgs args = p.fine(full);
-  const Tensor got_out = args.out;
-  const Tensor got_lse = args.lse;
   const SampledTiles sample = affordable_tiles(p, args.lut);
-  const OwnedTensor q = gather_tokens(args.q, p.plan, sample);
-  const OwnedTensor out = like(q.view());
-  const OwnedTensor lse_of_sample = gather_tokens(got_lse, p.plan, sample);
-  const OwnedTensor lse = like(lse_of_sample.view());
+  const OwnedTensor got_out = gather_tokens(args.out, p.plan, sample);
+  const OwnedTensor got_lse = gather_tokens(args.lse, p.plan, sample);
   LutBuffer lut = gather_rows(args.lut, sample);
-  args.q = q.view();
+  Replacements made;
+  made.gather({&args.q}, p.plan, sample);
+  made.renew_like(args.q, {&args.out});
+  made.renew_like(got_lse.view(), {&args.lse});
   args.q_plan = &sample.plan;
   args.lut = lut.view();
-  args.out = out.view();
-  args.lse = lse.view();
   check(vsa::fine(kReference, args));
-  const OwnedTensor out_of_sample = gather_tokens(got_out, p.plan, sample);
   // lse of padding is whatever the stage writes there; gathering left it 0.
   const OwnedTensor lse_valid =
-      gather_tokens(lse.view(), sample.plan, sample_tiles(sample.plan, sample.plan.num_tiles()));
-  return {.error = worst({relative_l2(out_of_sample.view(), out.view()),
-                          relative_l2(lse_of_sample.view(), lse_valid.view())}),
+      gather_tokens(args.lse, sample.plan, sample_tiles(sample.plan, sample.plan.num_tiles()));
+  return {.error = worst({relative_l2(got_out.view(), args.out),
+                          relative_l2(got_lse.view(), lse_valid.view())}),
           .tolerance = bench_tolerance(p.c.dtype),
           .tiles_checked = std::ssize(sample.tiles)};
 }
 
 CheckResult check_combine(const BenchProblem& p) {
-  const OwnedTensor want = like(p.combined.view());
   CombineArgs args = p.combine();
-  args.out = want.view();
+  Replacements made;
+  made.renew({&args.out});
   check(vsa::combine(kReference, args));
-  return {.error = relative_l2(p.combined.view(), want.view()),
+  return {.error = relative_l2(p.combined.view(), args.out),
           .tolerance = bench_tolerance(p.c.dtype),
           .tiles_checked = p.plan.num_tiles()};
 }
 
 CheckResult check_attention(BenchProblem& p) {
   AttentionArgs args = p.attention();
-  const Tensor got_out = args.out;
-  const ConstLut got_lut = args.lut_out;
-  const SampledTiles sample = affordable_tiles(p, got_lut);
-  const OwnedTensor q = gather_tokens(args.q, p.plan, sample);
-  const OwnedTensor gate = gather_tokens(args.gate_coarse.as_tensor(), p.plan, sample);
-  const OwnedTensor out = like(q.view());
-  LutBuffer lut = gather_rows(got_lut, sample);
-  args.q = q.view();
-  args.gate_coarse = Gate::tensor(gate.view());
+  const SampledTiles sample = affordable_tiles(p, args.lut_out);
+  const OwnedTensor got_out = gather_tokens(args.out, p.plan, sample);
+  LutBuffer lut = gather_rows(args.lut_out, sample);
+  ConstTensor gate = args.gate_coarse.as_tensor();
+  Replacements made;
+  made.gather({&args.q, &gate}, p.plan, sample);
+  made.renew_like(args.q, {&args.out});
+  args.gate_coarse = Gate::tensor(gate);
   args.q_plan = &sample.plan;
   args.lut = lut.view();
-  args.out = out.view();
   args.lse = {};
   args.fine_out = {};
   args.lut_out = {};
   check(vsa::attention_forward(kReference, args));
-  const OwnedTensor of_sample = gather_tokens(got_out, p.plan, sample);
-  return {.error = worst({relative_l2(of_sample.view(), out.view()), attention_selection_error(p)}),
+  return {.error = worst({relative_l2(got_out.view(), args.out), attention_selection_error(p)}),
           .tolerance = bench_tolerance(p.c.dtype),
           .tiles_checked = std::ssize(sample.tiles)};
 }

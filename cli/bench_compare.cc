@@ -34,6 +34,23 @@ OwnedTensor like(const ConstTensor& x) {
       Layout::kBhsd);
 }
 
+void Replacements::gather(std::initializer_list<ConstTensor*> tensors, const TilePlan& plan,
+                          const SampledTiles& sample) {
+  for (ConstTensor* x : tensors) {
+    *x = made_.emplace_back(gather_tokens(*x, plan, sample)).view();
+  }
+}
+
+void Replacements::renew(std::initializer_list<Tensor*> tensors) {
+  for (Tensor* x : tensors) {
+    if (!x->empty()) renew_like(*x, {x});
+  }
+}
+
+void Replacements::renew_like(const ConstTensor& model, std::initializer_list<Tensor*> tensors) {
+  for (Tensor* x : tensors) *x = made_.emplace_back(like(model)).view();
+}
+
 SampledTiles affordable_tiles(const BenchProblem& problem, const ConstLut& lut) {
   constexpr double kBudget = 5e9;
   const auto num_tiles = static_cast<double>(problem.plan.num_tiles());

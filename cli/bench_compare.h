@@ -1,6 +1,9 @@
 // Distances between what a contestant computed and what the reference did. Host-only.
 #pragma once
 
+#include <initializer_list>
+#include <vector>
+
 #include "cli/bench_check.h"
 #include "cli/cost.h"
 #include "cli/sampled_tiles.h"
@@ -15,6 +18,21 @@ double relative_l2(const ConstTensor& got, const ConstTensor& want);
 
 /// A tensor like `x`, to be written by the reference.
 OwnedTensor like(const ConstTensor& x);
+
+/// Points the tensors of a call elsewhere, and keeps the memory of what it makes for them.
+class Replacements {
+ public:
+  /// `x` becomes its tokens in the sampled tiles of `plan`.
+  void gather(std::initializer_list<ConstTensor*> tensors, const TilePlan& plan,
+              const SampledTiles& sample);
+  /// `x` becomes a tensor like it, to be written by the reference; an empty one stays empty.
+  void renew(std::initializer_list<Tensor*> tensors);
+  /// The same, like another tensor.
+  void renew_like(const ConstTensor& model, std::initializer_list<Tensor*> tensors);
+
+ private:
+  std::vector<OwnedTensor> made_;  // their memory stays where it is when the vector grows
+};
 
 /// Query tiles to sample so that the reference spends about 5 GFLOP on them; at least 2.
 SampledTiles affordable_tiles(const BenchProblem& problem, const ConstLut& lut);

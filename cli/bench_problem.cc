@@ -90,16 +90,22 @@ SelectArgs BenchProblem::select() {
           .lut = lut.view()};
 }
 
+template <class Args>
+Args BenchProblem::on_tokens() const {
+  Args args;
+  args.q = q.view();
+  args.k = k.view();
+  args.v = v.view();
+  args.q_plan = args.kv_plan = &plan;
+  return args;
+}
+
 FineArgs BenchProblem::fine(bool full) const {
-  return {.q = q.view(),
-          .k = k.view(),
-          .v = v.view(),
-          .q_plan = &plan,
-          .kv_plan = &plan,
-          .lut = full ? full_lut.view() : lut.view(),
-          .scale = {},
-          .out = full ? full_out.view() : fine_out.view(),
-          .lse = full ? full_lse.view() : lse.view()};
+  auto args = on_tokens<FineArgs>();
+  args.lut = full ? full_lut.view() : lut.view();
+  args.out = full ? full_out.view() : fine_out.view();
+  args.lse = full ? full_lse.view() : lse.view();
+  return args;
 }
 
 CombineArgs BenchProblem::combine() const {
@@ -112,12 +118,8 @@ CombineArgs BenchProblem::combine() const {
 }
 
 AttentionArgs BenchProblem::attention() {
-  AttentionArgs args;
-  args.q = q.view();
-  args.k = k.view();
-  args.v = v.view();
+  auto args = on_tokens<AttentionArgs>();
   args.gate_coarse = Gate::tensor(gate.view());
-  args.q_plan = args.kv_plan = &plan;
   args.select.topk = c.topk;
   args.out = out.view();
   args.lse = attention_lse.view();
@@ -143,19 +145,15 @@ CoarseBackwardArgs BenchProblem::coarse_backward() const {
 }
 
 FineBackwardArgs BenchProblem::fine_backward(bool full) const {
-  return {.q = q.view(),
-          .k = k.view(),
-          .v = v.view(),
-          .q_plan = &plan,
-          .kv_plan = &plan,
-          .lut = full ? full_lut.view() : lut.view(),
-          .scale = {},
-          .out = full ? full_out.view() : fine_out.view(),
-          .lse = full ? full_lse.view() : lse.view(),
-          .dout = dout.view(),
-          .dq = dq.view(),
-          .dk = dk.view(),
-          .dv = dv.view()};
+  auto args = on_tokens<FineBackwardArgs>();
+  args.lut = full ? full_lut.view() : lut.view();
+  args.out = full ? full_out.view() : fine_out.view();
+  args.lse = full ? full_lse.view() : lse.view();
+  args.dout = dout.view();
+  args.dq = dq.view();
+  args.dk = dk.view();
+  args.dv = dv.view();
+  return args;
 }
 
 CombineBackwardArgs BenchProblem::combine_backward() const {
@@ -172,12 +170,8 @@ CombineBackwardArgs BenchProblem::combine_backward() const {
 }
 
 AttentionBackwardArgs BenchProblem::attention_backward() const {
-  AttentionBackwardArgs args;
-  args.q = q.view();
-  args.k = k.view();
-  args.v = v.view();
+  auto args = on_tokens<AttentionBackwardArgs>();
   args.gate_coarse = Gate::tensor(gate.view());
-  args.q_plan = args.kv_plan = &plan;
   args.lut = attention_lut.view();
   args.lse = attention_lse.view();
   args.fine_out = attention_fine_out.view();

@@ -40,6 +40,11 @@ struct BenchProblem {
   OwnedTensor out, attention_lse, attention_fine_out;
   OwnedTensor dfine_out, dcoarse_out, dq_pooled, dk_pooled, dv_pooled, pool_dq;
   OwnedTensor dq, dk, dv, dgate;
+
+ private:
+  /// The arguments of a call with q, k, v and their plan filled in.
+  template <class Args>
+  Args on_tokens() const;
 };
 
 }  // namespace vsa::cli
