@@ -11,6 +11,7 @@
 #include <string>
 
 #include "runtime/denoise.h"
+#include "runtime/text/umt5.h"
 
 namespace vsa::runtime {
 namespace {
@@ -59,20 +60,33 @@ int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
   return (parameters + activations + latents) * static_cast<int64_t>(sizeof(float));
 }
 
+int64_t text_memory_needed_bytes(const io::Checkpoint& text_encoder) {
+  int64_t parameters = 0;
+  for (const auto& [name, view] : text_encoder.tensors()) {
+    if (!text::is_embedding(name)) parameters += view.num_elements();
+  }
+  return parameters * static_cast<int64_t>(sizeof(float));
+}
+
 int64_t memory_available_bytes() {
   const int64_t machine = proc_bytes("/proc/meminfo", "MemAvailable").value_or(kUnlimited);
   return std::min({machine, left_of_control_group(), left_of_address_space()});
 }
 
 Status check_memory(const RunPlan& plan, const dit::WanConfig& config,
-                    const io::Checkpoint& transformer) {
-  const int64_t needed = memory_needed_bytes(plan, config, transformer);
+                    const io::Checkpoint& transformer, const io::Checkpoint& text_encoder) {
   const int64_t available = memory_available_bytes();
-  if (needed <= available) return {};
-  return out_of_memory(
-      fmt::format("[generate] memory: expected at least {:.2f} GiB available, got {:.2f} GiB; ask "
-                  "for fewer frames or a smaller size",
-                  gib(needed), gib(available)));
+  const auto check = [available](const char* what, int64_t needed, const char* remedy) -> Status {
+    if (needed <= available) return {};
+    return out_of_memory(
+        fmt::format("[generate] memory: expected at least {:.2f} GiB available for {}, got {:.2f} "
+                    "GiB{}",
+                    gib(needed), what, gib(available), remedy));
+  };
+  // One after the other: the text encoder is gone when the transformer is loaded.
+  VSA_TRY(check("the text encoder", text_memory_needed_bytes(text_encoder), ""));
+  return check("the transformer", memory_needed_bytes(plan, config, transformer),
+               "; ask for fewer frames or a smaller size");
 }
 
 }  // namespace vsa::runtime

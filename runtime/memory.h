@@ -15,12 +15,16 @@ namespace vsa::runtime {
 int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
                             const io::Checkpoint& transformer);
 
+/// The same before that: the text encoder's weights in f32, but for its table of embeddings, which
+/// stays on file.
+int64_t text_memory_needed_bytes(const io::Checkpoint& text_encoder);
+
 /// What this process can still get: free memory of the machine, or less if the process has a limit
 /// (RLIMIT_AS, or the memory.max of its control group).
 int64_t memory_available_bytes();
 
-/// @return OutOfMemory with both numbers if the run would not fit
+/// @return OutOfMemory with both numbers if a stage of the run would not fit
 Status check_memory(const RunPlan& plan, const dit::WanConfig& config,
-                    const io::Checkpoint& transformer);
+                    const io::Checkpoint& transformer, const io::Checkpoint& text_encoder);
 
 }  // namespace vsa::runtime

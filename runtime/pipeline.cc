@@ -198,7 +198,7 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   const Result<RunPlan> plan = plan_run(options, *model, *trained);
   VSA_TRY(plan.status());
   describe(options, *model, *plan, report);
-  VSA_TRY(check_memory(*plan, model->transformer, *weights));
+  VSA_TRY(check_memory(*plan, model->transformer, *weights, *text_weights));
   if (!options.latents.empty()) {
     const int64_t bytes =
         latent_size(*plan, model->transformer) * static_cast<int64_t>(sizeof(float));

@@ -18,6 +18,10 @@ namespace vsa::text {
 
 namespace {
 
+// The table of embeddings, and the same under its other name.
+constexpr const char* kTable = "shared.weight";
+constexpr const char* kAlias = "encoder.embed_tokens.weight";
+
 /// Fields that transformers writes and that the encoder does not compute with.
 constexpr std::array kBookkeeping{
     "architectures",        "classifier_dropout", "decoder_start_token_id",
@@ -63,6 +67,8 @@ Result<Umt5Config> parse_umt5_config(const nlohmann::json& json, std::string_vie
   return config;
 }
 
+bool is_embedding(std::string_view tensor) { return tensor == kTable || tensor == kAlias; }
+
 int64_t relative_bucket(int64_t relative, int64_t num_buckets, int64_t max_distance) {
   const int64_t half = num_buckets / 2;
   const int64_t base = relative > 0 ? half : 0;
@@ -83,12 +89,9 @@ Result<Umt5Encoder> Umt5Encoder::load(const Umt5Config& config, const io::Checkp
   Umt5Encoder encoder;
   encoder.config_ = config;
   const std::vector<int64_t> table{config.vocab_size, config.d_model};
-  constexpr const char* kAlias = "encoder.embed_tokens.weight";  // the same table under two names
   const bool has_alias = loader.has(kAlias);
   if (has_alias) encoder.embedding_ = loader.view(kAlias, table);
-  if (!has_alias || loader.has("shared.weight")) {
-    encoder.embedding_ = loader.view("shared.weight", table);
-  }
+  if (!has_alias || loader.has(kTable)) encoder.embedding_ = loader.view(kTable, table);
   // Before anything is sized by num_layers, which a wrong config may put at 2^31.
   const std::string last =
       fmt::format("encoder.block.{}.layer.0.layer_norm.weight", config.num_layers - 1);

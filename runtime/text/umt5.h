@@ -37,6 +37,9 @@ struct Umt5Config {
 Result<Umt5Config> parse_umt5_config(const nlohmann::json& json, std::string_view file,
                                      std::vector<std::string>& ignored);
 
+/// Whether that tensor of a checkpoint is the table of embeddings, which stays on file.
+bool is_embedding(std::string_view tensor);
+
 /// The bucket of a relative position key - query: half the buckets for each direction, near
 /// distances one by one, far ones on a logarithmic scale up to max_distance.
 int64_t relative_bucket(int64_t relative, int64_t num_buckets, int64_t max_distance);

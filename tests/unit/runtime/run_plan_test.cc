@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 
+#include "runtime/memory.h"
 #include "tests/unit/runtime/io/disk_limit.h"
 #include "tests/unit/runtime/pipeline_fixture.h"
 
@@ -101,7 +102,21 @@ TEST_F(Pipeline, R31_ARunThatDoesNotFitIsRefusedAtTheStart) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
   // 2^20 tokens of 6 * 32 + 2 * 16 floats, 3 latents of 96 floats a token, and the weights.
-  EXPECT_THAT(status.message(), HasSubstr("memory: expected at least 2.00 GiB available, got 0."));
+  EXPECT_THAT(status.message(), HasSubstr("memory: expected at least 2.00 GiB available for the "
+                                          "transformer, got 0."));
+}
+
+TEST_F(Pipeline, R31_TheTextEncoderCountsWithoutItsTable) {
+  test::TinyModel model;
+  int64_t parameters = 0;
+  for (const auto& [name, tensor] : model.text_encoder) {
+    if (name != "shared.weight") parameters += std::ssize(tensor.values);
+  }
+  ASSERT_LT(parameters, 1 << 20);
+  model.as_f16 = true;  // in memory it is f32 all the same
+  write(model);
+  const auto weights = io::Checkpoint::open(folder_ / "model" / "text_encoder").value();
+  EXPECT_EQ(text_memory_needed_bytes(weights), 4 * parameters);
 }
 
 TEST_F(Pipeline, APromptThatIsTooLongIsAWarning) {
