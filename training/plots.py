@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
 SMOOTHED = 9  # log lines in the running mean
+LONGEST_GAP = 400  # steps; log lines further apart are not joined
 BARS = ("colour", "shape", "motion", "background", "size", "all", "all_stated")
 
 
@@ -32,10 +33,11 @@ def plot_accuracies(result: dict, path: Path) -> None:
             heights = [100 * (shares[name] or 0) for name in BARS]
             place = np.arange(len(BARS)) + (n - (len(bars) - 1) / 2) * width
             drawn = axis.bar(place, heights, width, label=f"{label}, {shares['clips']} clips")
-            axis.bar_label(drawn, fmt="%.0f", fontsize=7)
+            axis.bar_label(drawn, fmt="%.1f", fontsize=6)
         axis.set_xticks(range(len(BARS)), [name.replace("_", " ") for name in BARS])
         axis.set_title(title)
-        axis.legend(loc="lower left")
+        axis.set_ylim(0, 108)
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2, frameon=False)
     left.set_ylabel("% of clips as the prompt says")
     figure.savefig(path, dpi=100)
     plt.close(figure)
@@ -54,8 +56,11 @@ def plot_losses(logs: dict[str, Path], path: Path) -> None:
             steps, losses = np.array(points).T
             size = min(SMOOTHED, len(losses))
             mean = np.convolve(losses, np.ones(size) / size, "valid")
+            steps = steps[size - 1 :]
+            # No line across steps in which this sparsity was not trained.
+            gaps = np.flatnonzero(np.diff(steps) > LONGEST_GAP) + 1
             label = f"sparsity {level:g}" if level else "dense"
-            axis.plot(steps[size - 1 :], mean, label=label, linewidth=1)
+            axis.plot(np.insert(steps, gaps, np.nan), np.insert(mean, gaps, np.nan), label=label, linewidth=1)
         axis.set_yscale("log")
         axis.set_title(name)
         axis.set_xlabel("step")
