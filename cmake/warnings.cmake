@@ -2,5 +2,5 @@
 # fuzzers, means more by -Wconversion.
 function(vsa_own_target target)
   target_compile_options(${target} PRIVATE
-    $<$<CXX_COMPILER_ID:GNU>:-Wall -Wextra -Wconversion -Wshadow -Werror>)
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wall -Wextra -Wconversion -Wshadow -Werror>)
 endfunction()

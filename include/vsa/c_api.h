@@ -115,6 +115,12 @@ typedef struct vsa_context {
   size_t struct_size;
   int32_t backend;     /* nothing ever runs on another one */
   int32_t num_threads; /* 0: as many as OpenMP gives */
+  void* stream;        /* VSA_CUDA: the cudaStream_t, NULL is the default stream */
+  void* workspace;     /* VSA_CUDA: device memory at a multiple of 256 bytes */
+  int64_t workspace_bytes;
+  /* If not NULL, a call checks its arguments, stores here how many bytes of workspace it needs, and
+   * does nothing else. */
+  int64_t* workspace_query;
 } vsa_context;
 
 /* A tensor that is written to: axes [B, H, S, D], strides in elements, last axis contiguous. */

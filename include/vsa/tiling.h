@@ -72,6 +72,11 @@ class TilePlan {
     return {tokens_.data() + offsets_[static_cast<size_t>(tile)],
             static_cast<size_t>(tile_len(tile))};
   }
+  /// Extent of the video part of the sequence, which follows the prefix segments; all zero in a plan
+  /// of tile order, whose tiles are runs of positions.
+  Grid video_grid() const { return grid_; }
+  /// Edges of the video part's tiles; all zero in a plan of tile order.
+  TileShape video_tile() const { return tile_; }
   /// The plan of the same tiles once stage `tile` has brought them into tile order.
   TilePlan in_tile_order() const;
 
@@ -82,6 +87,8 @@ class TilePlan {
   int64_t seq_len_ = 0;
   int64_t tile_tokens_ = 0;
   int64_t num_prefix_tiles_ = 0;
+  Grid grid_{.f = 0, .h = 0, .w = 0};
+  TileShape tile_{.f = 0, .h = 0, .w = 0};
 };
 
 /// The number of kv tiles that a sparsity keeps, as FastVideo computes it:

@@ -82,7 +82,10 @@ vsa_status call(std::string_view operation, const vsa_context* context, const Ar
     VSA_TRY(check_struct(operation, "context", context));
     VSA_TRY(check_struct(operation, "args", args));
     return body(Context{.backend = static_cast<BackendId>(context->backend),
-                        .num_threads = context->num_threads},
+                        .num_threads = context->num_threads,
+                        .stream = context->stream,
+                        .workspace = {context->workspace, context->workspace_bytes},
+                        .workspace_query = context->workspace_query},
                 *args);
   });
 }

@@ -6,6 +6,11 @@
 #include <algorithm>
 #include <array>
 
+// Why CMake left the CUDA backend out (cmake/cuda.cmake).
+#ifndef VSA_CUDA_ABSENCE
+#define VSA_CUDA_ABSENCE "no reason known"
+#endif
+
 namespace vsa {
 namespace {
 
@@ -16,7 +21,7 @@ constexpr std::array kBackends{BackendId::kReference, BackendId::kCpu, BackendId
 std::string absence(BackendId id) {
   switch (id) {
     case BackendId::kCuda:
-      return "not compiled in: this version of vsa has no CUDA backend yet";
+      return "not compiled in: " VSA_CUDA_ABSENCE;
     case BackendId::kHip:
       return "not compiled in: this version of vsa has no HIP backend yet";
     default:
@@ -33,7 +38,11 @@ const BackendTable* find_backend(BackendId id) {
     case BackendId::kCpu:
       return &cpu_backend();
     case BackendId::kCuda:
+#ifdef VSA_HAS_CUDA
+      return &cuda_backend();
+#else
       return nullptr;
+#endif
     case BackendId::kHip:
       return nullptr;
   }

@@ -39,6 +39,10 @@ Status checked_run(std::string_view operation, const Context& context, const Arg
     return unsupported(fmt::format("[{}] backend: expected one that provides it, got {}", operation,
                                    name(context.backend)));
   }
+  if (context.workspace_query != nullptr && !(*table)->has_workspace) {
+    *context.workspace_query = 0;
+    return {};
+  }
   return run(context, resolved(args));
 }
 

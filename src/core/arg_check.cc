@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kMaxHeadDim = 256;
 constexpr int64_t kHeadDimStep = 8;  // one AVX2 vector of floats
+constexpr int64_t kCudaRowBytes = 16;  // what the copy engine and vector loads of a GPU ask for
 
 std::string to_string(DTypes dtypes) {
   std::string text;
@@ -70,6 +71,7 @@ Status ArgCheck::fault(std::string_view argument, std::string_view expected, std
 
 DTypes ArgCheck::token_dtypes() const {
   const DTypes all{DType::kF32, DType::kBF16, DType::kF16};
+  if (is_cuda()) return {DType::kBF16, DType::kF16};
   return is_reference() ? all.with(DType::kF64) : all;
 }
 
@@ -100,6 +102,12 @@ Status ArgCheck::scale(const std::optional<float>& scale) const {
 }
 
 Status ArgCheck::head_dim(std::string_view argument, int64_t head_dim) const {
+  if (is_cuda()) {
+    if (head_dim == 64 || head_dim == 128) return {};
+    return unsupported(
+        fmt::format("[{}] {}: expected a head_dim of 64 or 128 on the cuda backend, got {}",
+                    operation_, argument, head_dim));
+  }
   if (is_reference() || (head_dim % kHeadDimStep == 0 && head_dim <= kMaxHeadDim)) return {};
   return unsupported(fmt::format(
       "[{}] {}: expected a head_dim that is a multiple of {} up to {} on the {} backend, got {}; "
@@ -127,6 +135,10 @@ Status ArgCheck::tensor(std::string_view argument, const ConstTensor& t, DTypes 
                     "backend takes f64",
                     operation_, argument, expected, name(context_.backend), vsa::to_string(t)));
   }
+  if (t.dtype == DType::kF32 && is_cuda() && dtypes.contains(DType::kBF16)) {
+    return unsupported(fmt::format("[{}] {}: expected {} on the cuda backend, got {}", operation_,
+                                   argument, expected, vsa::to_string(t)));
+  }
   if (!dtypes.contains(t.dtype) || !matches(t.shape, shape)) {
     return fault(argument, expected, vsa::to_string(t), hint);
   }
@@ -147,7 +159,20 @@ Status ArgCheck::memory(std::string_view argument, const ConstTensor& t) const {
     return fault(argument, fmt::format("an address that is a multiple of {}", size_bytes(t.dtype)),
                  fmt::format("{}", t.data));
   }
-  return {};
+  return is_cuda() ? cuda_rows(argument, t) : Status();
+}
+
+/// Rows of tokens must start at multiples of 16 bytes on a GPU.
+Status ArgCheck::cuda_rows(std::string_view argument, const ConstTensor& t) const {
+  if (size_bytes(t.dtype) != 2) return {};
+  bool aligned = reinterpret_cast<uintptr_t>(t.data) % kCudaRowBytes == 0;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    aligned = aligned && (t.shape[axis] == 1 || t.stride[axis] * 2 % kCudaRowBytes == 0);
+  }
+  if (aligned) return {};
+  return unsupported(fmt::format(
+      "[{}] {}: expected rows at multiples of {} bytes on the cuda backend, got address {} and {}",
+      operation_, argument, kCudaRowBytes, t.data, strides(t)));
 }
 
 Status ArgCheck::input(std::string_view argument, const ConstTensor& t, DTypes dtypes,

@@ -50,7 +50,7 @@ class ArgCheck {
   ArgCheck(std::string_view operation, const Context& context)
       : operation_(operation), context_(context) {}
 
-  /// f32, bf16 or f16; f64 too on the reference backend.
+  /// f32, bf16 or f16; f64 too on the reference backend, f32 not on cuda.
   DTypes token_dtypes() const;
   /// f32; f64 too on the reference backend.
   DTypes tile_dtypes() const;
@@ -79,7 +79,8 @@ class ArgCheck {
   /// Indices below `end`, ascending and unique.
   Status ascending(std::string_view argument, std::span<const int32_t> list, int64_t end);
   Status select_options(const SelectOptions& options, int64_t num_q_tiles, int64_t num_kv_tiles);
-  /// A selection that is read: extents, counts and entries.
+  /// A selection that is read: extents, counts and entries. On cuda only the extents: the table is
+  /// in device memory, and what it holds out of range is ignored there.
   Status input_lut(std::string_view argument, const ConstLut& lut, const LutDims& dims,
                    int64_t num_kv_tiles, std::string_view hint = {});
   /// A selection that is written; dims.pitch is the least pitch.
@@ -94,9 +95,11 @@ class ArgCheck {
 
  private:
   bool is_reference() const { return context_.backend == BackendId::kReference; }
+  bool is_cuda() const { return context_.backend == BackendId::kCuda; }
   Status tensor(std::string_view argument, const ConstTensor& t, DTypes dtypes, const Shape& shape,
                 std::string_view hint) const;
   Status memory(std::string_view argument, const ConstTensor& t) const;
+  Status cuda_rows(std::string_view argument, const ConstTensor& t) const;
   Status lut_extents(std::string_view argument, const ConstLut& lut, const LutDims& dims,
                      std::string_view hint) const;
   void remember_lut(std::string_view argument, const ConstLut& lut, std::vector<Region>& where);

@@ -85,6 +85,8 @@ void ArgCheck::remember_lut(std::string_view argument, const ConstLut& lut,
 Status ArgCheck::input_lut(std::string_view argument, const ConstLut& lut, const LutDims& dims,
                            int64_t num_kv_tiles, std::string_view hint) {
   VSA_TRY(lut_extents(argument, lut, dims, hint));
+  remember_lut(argument, lut, inputs_);
+  if (is_cuda()) return {};
   const int64_t pitch = lut.dims.pitch;
   const int64_t rows = dims.batch * dims.num_heads * dims.num_q_tiles;
   const auto place = [&](int64_t row) {
@@ -108,7 +110,6 @@ Status ArgCheck::input_lut(std::string_view argument, const ConstLut& lut, const
       previous = lut.index[i];
     }
   }
-  remember_lut(argument, lut, inputs_);
   return {};
 }
 

@@ -15,6 +15,8 @@ struct BackendTable {
   BackendId id;
   /// Whether this machine can run it, and on what.
   BackendInfo (*info)();
+  /// Whether its stages need workspace, and so answer Context::workspace_query themselves.
+  bool has_workspace = false;
 
   Status (*tile)(const Context&, const TileArgs&) = nullptr;
   Status (*untile)(const Context&, const UntileArgs&) = nullptr;
@@ -37,5 +39,8 @@ struct BackendTable {
 /// Each backend defines its own; src/api/registry.cc is the only list of them.
 const BackendTable& reference_backend();
 const BackendTable& cpu_backend();
+#ifdef VSA_HAS_CUDA
+const BackendTable& cuda_backend();
+#endif
 
 }  // namespace vsa

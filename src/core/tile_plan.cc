@@ -66,6 +66,8 @@ Result<TilePlan> TilePlan::packed(std::span<const int64_t> segment_lens, Grid gr
   VSA_TRY(check(grid, tile));
   TilePlan plan;
   plan.tile_tokens_ = tile.num_tokens();
+  plan.grid_ = grid;
+  plan.tile_ = tile;
   int64_t next = 0;
   for (const int64_t len : segment_lens) {
     if (len < 0 || len > kMaxTokens - next - grid.num_tokens()) {

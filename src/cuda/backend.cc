@@ -1,0 +1,25 @@
+// The table of the CUDA backend. Host-only.
+#include "src/core/backend_table.h"
+#include "src/cuda/cuda.h"
+#include "src/cuda/device.h"
+
+namespace vsa {
+namespace {
+
+constexpr BackendTable kTable{.id = BackendId::kCuda,
+                              .info = cuda::info,
+                              .has_workspace = true,
+                              .tile = cuda::tile,
+                              .untile = cuda::untile,
+                              .pool = cuda::pool,
+                              .coarse = cuda::coarse,
+                              .select = cuda::select,
+                              .fine = cuda::fine,
+                              .combine = cuda::combine,
+                              .attention_forward = cuda::attention_forward};
+
+}  // namespace
+
+const BackendTable& cuda_backend() { return kTable; }
+
+}  // namespace vsa

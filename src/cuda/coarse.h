@@ -1,0 +1,29 @@
+// Entrance of the coarse kernels. Host-only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string_view>
+
+#include "src/cuda/rows.h"
+#include "vsa/status.h"
+
+namespace vsa::cuda {
+
+struct CoarseParams {
+  ConstRows q, k, v;       // f32 [B, H, Nq, D], [B, H_kv, Nk, D]
+  const int32_t* kv_len;   // [Nk] valid tokens of each kv tile
+  Rows scores;             // f32 [B, H, Nq, Nk]
+  Rows out;                // f32 [B, H, Nq, D]; data may be null
+  int32_t num_heads = 0;
+  int32_t group_size = 0;
+  int32_t num_q_tiles = 0;
+  int32_t num_kv_tiles = 0;
+  int32_t head_dim = 0;  // 64 or 128
+  float scale = 0.0F;
+};
+/// Writes scores, each once, and then out from them.
+Status run_coarse(std::string_view operation, const CoarseParams& params, int64_t batch,
+                  cudaStream_t stream);
+
+}  // namespace vsa::cuda

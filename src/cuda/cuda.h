@@ -1,0 +1,17 @@
+// The stages of the CUDA backend, as its table lists them. Host-only.
+#pragma once
+
+#include "vsa/attention.h"
+
+namespace vsa::cuda {
+
+Status tile(const Context& context, const TileArgs& args);
+Status untile(const Context& context, const UntileArgs& args);
+Status pool(const Context& context, const PoolArgs& args);
+Status coarse(const Context& context, const CoarseArgs& args);
+Status select(const Context& context, const SelectArgs& args);
+Status fine(const Context& context, const FineArgs& args);
+Status combine(const Context& context, const CombineArgs& args);
+Status attention_forward(const Context& context, const AttentionArgs& args);
+
+}  // namespace vsa::cuda

@@ -1,0 +1,77 @@
+// Finding devices, and saying why there is none. Host-only.
+#include "src/cuda/device.h"
+
+#include <fmt/format.h>
+
+#include "src/cuda/launch.h"
+
+namespace vsa::cuda {
+namespace {
+
+/// Compute capability as major * 10 + minor; negative if it cannot be told.
+int capability_of(int device) {
+  int major = 0;
+  int minor = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
+    return -1;
+  }
+  return major * 10 + minor;
+}
+
+constexpr int kCapability = 90;
+
+}  // namespace
+
+BackendInfo info() {
+  BackendInfo info{.id = BackendId::kCuda, .available = false, .detail = {}};
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // not left behind for the caller's own checks
+    info.detail = fmt::format("compiled for sm_90a, but no device: {}", cudaGetErrorString(error));
+    return info;
+  }
+  for (int device = 0; device < count; ++device) {
+    if (capability_of(device) != kCapability) continue;
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) continue;
+    info.available = true;
+    info.detail = fmt::format("{} (sm_90a)", properties.name);
+    return info;
+  }
+  info.detail = fmt::format("compiled for sm_90a, but none of {} devices is of compute capability 9.0",
+                            count);
+  return info;
+}
+
+DeviceScope::DeviceScope(std::string_view operation, std::string_view argument, const void* data)
+    : status_(enter(operation, argument, data)) {}
+
+Status DeviceScope::enter(std::string_view operation, std::string_view argument, const void* data) {
+  cudaPointerAttributes attributes{};
+  VSA_TRY(check(operation, cudaPointerGetAttributes(&attributes, data)));
+  if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged) {
+    return invalid_argument(fmt::format("[{}] {}: expected device memory, got host memory at {}",
+                                        operation, argument, data));
+  }
+  if (const int capability = capability_of(attributes.device); capability != kCapability) {
+    return unsupported(fmt::format(
+        "[{}] device: expected one of compute capability 9.0, got device {} of {}.{}", operation,
+        attributes.device, capability / 10, capability % 10));
+  }
+  int current = 0;
+  VSA_TRY(check(operation, cudaGetDevice(&current)));
+  if (current != attributes.device) {
+    VSA_TRY(check(operation, cudaSetDevice(attributes.device)));
+    before_ = current;
+  }
+  return check(operation, cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount,
+                                                 attributes.device));
+}
+
+DeviceScope::~DeviceScope() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
+}  // namespace vsa::cuda

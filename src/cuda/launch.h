@@ -1,0 +1,40 @@
+// Kernel launches whose outcome is checked, and the device they go to. Host-only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string_view>
+#include <utility>
+
+#include "vsa/status.h"
+
+namespace vsa::cuda {
+
+/// Ok, or DeviceError with the operation and what CUDA says.
+Status check(std::string_view operation, cudaError_t error);
+
+struct LaunchShape {
+  dim3 grid, block;
+  int smem_bytes = 0;  ///< dynamic
+  cudaStream_t stream = nullptr;
+};
+
+/// kernel<<<shape>>>(args...), with the error of this launch alone.
+template <class... Params, class... Args>
+Status launch(std::string_view operation, void (*kernel)(Params...), const LaunchShape& shape,
+              Args&&... args) {
+  constexpr int kWithoutAsking = 48 << 10;
+  if (shape.smem_bytes > kWithoutAsking) {
+    VSA_TRY(check(operation,
+                  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       shape.smem_bytes)));
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = static_cast<size_t>(shape.smem_bytes);
+  config.stream = shape.stream;
+  return check(operation, cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
+}
+
+}  // namespace vsa::cuda

@@ -1,0 +1,61 @@
+// A tile plan as the kernels' tables, and how they get to the device without a copy that outlives the
+// call. Host-only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string_view>
+#include <vector>
+
+#include "src/cuda/block.h"
+#include "src/cuda/workspace.h"
+#include "vsa/status.h"
+#include "vsa/tiling.h"
+
+namespace vsa::cuda {
+
+/// What make_block needs of a plan.
+struct PlanImage {
+  PlanShape shape;
+  std::vector<Run> runs;  // [num_runs]
+};
+/// @return Unsupported if the plan has 2^28 blocks or more
+Result<PlanImage> plan_image(std::string_view operation, const TilePlan& plan);
+
+/// A plan on the device.
+struct PlanTable {
+  PlanShape shape;
+  Block* blocks = nullptr;      // [num_blocks]
+  int32_t* tile_len = nullptr;  // [num_tiles]
+};
+
+/// The tables of one or two plans in a workspace. Two that are the same object share one table.
+class PlanTables {
+ public:
+  /// Takes the memory. Call `status` before anything else, `build` before a kernel reads them.
+  PlanTables(std::string_view operation, Carver& workspace, const TilePlan* q_plan,
+             const TilePlan* kv_plan = nullptr);
+  const Status& status() const { return status_; }
+
+  /// Enqueues what fills the tables.
+  Status build(cudaStream_t stream) const;
+
+  const PlanTable& q() const { return tables_[0]; }
+  const PlanTable& kv() const { return tables_[same_ ? 0 : 1]; }
+
+ private:
+  std::string_view operation_;
+  Status status_;
+  bool same_ = true;
+  int num_tables_ = 0;
+  PlanTable tables_[2];
+  PlanImage images_[2];
+  Run* runs_[2] = {nullptr, nullptr};  // on the device
+};
+
+/// Enqueues the writing of `count` int32 to device memory. They travel as parameters of kernels, so
+/// `from` may be freed at once and a captured graph repeats them.
+Status upload(std::string_view operation, const int32_t* from, int64_t count, int32_t* to,
+              cudaStream_t stream);
+
+}  // namespace vsa::cuda

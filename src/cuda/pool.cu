@@ -1,0 +1,90 @@
+// pool: means of tiles, of up to three tensors in one launch. Each token is read once, 16 bytes a
+// thread, in whatever order the caller has it.
+#include <algorithm>
+
+#include "src/cuda/launch.h"
+#include "src/cuda/pool.h"
+#include "src/cuda/half_type.h"
+#include "src/cuda/tile_positions.h"
+
+namespace vsa::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kElements = 8;  // of a thread: 16 bytes
+constexpr int kInFlight = 8;  // loads of a thread before the first use
+
+template <class T>
+__device__ __forceinline__ void add(const uint4& raw, float (&sum)[kElements]) {
+  const uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float2 both = HalfType<T>::unpack(pairs[j]);
+    sum[2 * j] += both.x;
+    sum[2 * j + 1] += both.y;
+  }
+}
+
+/// grid: x tiles of all tensors one after the other, y pieces of heads * head_dim, z batch
+template <class T>
+__global__ void __launch_bounds__(kThreads) pool_kernel(const __grid_constant__ PoolParams params) {
+  __shared__ int32_t positions[kMaxTileRows];
+  int tile = static_cast<int>(blockIdx.x);
+  int which = 0;
+  while (tile >= params.part[which].plan.shape.num_tiles) {
+    tile -= params.part[which].plan.shape.num_tiles;
+    ++which;
+  }
+  const PoolPart& part = params.part[which];
+  tile_positions(part.plan, tile, positions);
+  const int len = part.plan.tile_len[tile];
+
+  const int piece = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
+  const int pieces_per_head = params.head_dim / kElements;
+  const int head = piece / pieces_per_head;
+  if (head >= part.num_heads) return;
+  const int column = piece % pieces_per_head * kElements;
+  const T* x = static_cast<const T*>(part.x.data) + blockIdx.z * part.x.batch +
+               head * part.x.head + column;
+
+  float sum[kElements] = {};
+  const auto load = [&](int i) {
+    return __ldg(reinterpret_cast<const uint4*>(x + positions[i] * part.x.seq));
+  };
+  int i = 0;
+  for (; i + kInFlight <= len; i += kInFlight) {
+    uint4 raw[kInFlight];
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j) raw[j] = load(i + j);
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j) add<T>(raw[j], sum);
+  }
+  for (; i < len; ++i) add<T>(load(i), sum);
+  float* to = static_cast<float*>(part.pooled.data) + blockIdx.z * part.pooled.batch +
+              head * part.pooled.head + tile * part.pooled.seq + column;
+  const float divisor = len > 0 ? static_cast<float>(len) : 1.0F;
+#pragma unroll
+  for (int j = 0; j < kElements; ++j) to[j] = sum[j] / divisor;
+}
+
+}  // namespace
+
+Status run_pool(std::string_view operation, const PoolParams& params, DType dtype, int64_t batch,
+                cudaStream_t stream) {
+  int64_t tiles = 0;
+  int64_t heads = 0;
+  for (int i = 0; i < params.num_parts; ++i) {
+    tiles += params.part[i].plan.shape.num_tiles;
+    heads = std::max<int64_t>(heads, params.part[i].num_heads);
+  }
+  const int64_t pieces = heads * params.head_dim / kElements;
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles),
+                                       static_cast<unsigned>((pieces + kThreads - 1) / kThreads),
+                                       static_cast<unsigned>(batch)),
+                          .block = dim3(kThreads),
+                          .stream = stream};
+  return dtype == DType::kBF16 ? launch(operation, pool_kernel<__nv_bfloat16>, shape, params)
+                               : launch(operation, pool_kernel<__half>, shape, params);
+}
+
+}  // namespace vsa::cuda

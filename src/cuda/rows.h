@@ -1,0 +1,28 @@
+// A tensor as kernels address it. Host-only to make, device to use.
+#pragma once
+
+#include <cstdint>
+
+#include "vsa/tensor.h"
+
+namespace vsa::cuda {
+
+/// Where element (b, h, s, 0) of a [B, H, S, D] tensor lies, in elements from `data`.
+struct Rows {
+  void* data = nullptr;
+  int64_t batch = 0, head = 0, seq = 0;
+};
+inline Rows rows_of(const Tensor& t) {
+  return {t.data, t.stride[0], t.stride[1], t.stride[2]};
+}
+
+/// The same, read only.
+struct ConstRows {
+  const void* data = nullptr;
+  int64_t batch = 0, head = 0, seq = 0;
+};
+inline ConstRows rows_of(const ConstTensor& t) {
+  return {t.data, t.stride[0], t.stride[1], t.stride[2]};
+}
+
+}  // namespace vsa::cuda

@@ -1,0 +1,195 @@
+// Turns rows of a look-up table into schedules of pairs of query blocks (schedule.h): one warp a
+// pair, binary search for what both rows keep, ballots for the order. No atomics: the same lists give
+// the same schedule.
+#include "src/cuda/launch.h"
+#include "src/cuda/schedule_build.h"
+
+namespace vsa::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr unsigned kAll = ~0U;
+
+/// A row of the table, clipped to what is in range.
+struct TileList {
+  const int32_t* index;
+  int32_t count;
+};
+
+__device__ __forceinline__ TileList row_of(const ScheduleParams& p, int64_t head_idx, int32_t tile) {
+  const int64_t row = head_idx * p.lut.dims.num_q_tiles + tile;
+  return {p.lut.index + row * p.lut.dims.pitch,
+          clamp_to(p.lut.count[row], static_cast<int32_t>(p.lut.dims.pitch))};
+}
+
+__device__ __forceinline__ bool contains(const TileList& list, int32_t tile) {
+  int32_t low = 0;
+  int32_t high = list.count;
+  while (low < high) {
+    const int32_t middle = (low + high) / 2;
+    if (__ldg(list.index + middle) < tile) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < list.count && __ldg(list.index + low) == tile;
+}
+
+/// Which tiles of a list are meant.
+enum class Which { kAllTiles, kAlsoIn, kNotIn };
+
+/// Writes the steps of the tiles of `list` that `which` picks by `other`: first full blocks, a step
+/// each, then short ones packed together.
+class StepWriter {
+ public:
+  __device__ __forceinline__ StepWriter(const ScheduleParams& p, uint32_t* entries)
+      : p_(p), entries_(entries), lane_(static_cast<int32_t>(threadIdx.x % 32)) {}
+
+  /// @return number of steps; `num_entries` grows by what was written
+  __device__ __forceinline__ int32_t write(const TileList& list, const TileList& other, Which which,
+                                           int32_t& num_entries) {
+    const int32_t num_full = full_blocks(list, other, which, num_entries);
+    return num_full + short_blocks(list, other, which, num_entries);
+  }
+
+ private:
+  /// The lane's tile of the 32 from `base` on, or -1 if there is none or `which` does not pick it.
+  __device__ __forceinline__ int32_t picked_tile(const TileList& list, const TileList& other,
+                                                 Which which, int32_t base) const {
+    if (base + lane_ >= list.count) return -1;
+    const int32_t tile = __ldg(list.index + base + lane_);
+    if (tile < 0 || tile >= p_.kv.shape.num_tiles) return -1;
+    if (which != Which::kAllTiles && contains(other, tile) != (which == Which::kAlsoIn)) return -1;
+    return tile;
+  }
+
+  __device__ __forceinline__ int32_t full_blocks(const TileList& list, const TileList& other,
+                                                 Which which, int32_t& num_entries) {
+    const int32_t before = num_entries;
+    const int32_t per_tile = p_.kv.shape.blocks_per_tile;
+    for (int32_t base = 0; base < list.count; base += 32) {
+      const int32_t tile = picked_tile(list, other, which, base);
+      for (int32_t s = 0; s < per_tile; ++s) {
+        const int32_t block = tile * per_tile + s;
+        const bool is_full = tile >= 0 && p_.kv.blocks[block].len() == kBlockTokens;
+        const unsigned full = __ballot_sync(kAll, is_full);
+        if (is_full) {
+          const int at = __popc(full & ((1U << lane_) - 1));
+          entries_[num_entries + at] = ScheduleEntry::pack(block, 0) | ScheduleEntry::kLast;
+        }
+        num_entries += __popc(full);
+      }
+    }
+    return num_entries - before;
+  }
+
+  __device__ __forceinline__ int32_t short_blocks(const TileList& list, const TileList& other,
+                                                  Which which, int32_t& num_entries) {
+    StepPacker packer;
+    uint32_t pending = 0;  // the entry before, written once it is known whether its step goes on
+    const int32_t per_tile = p_.kv.shape.blocks_per_tile;
+    for (int32_t base = 0; base < list.count; base += 32) {
+      const int32_t tile = picked_tile(list, other, which, base);
+      for (int32_t s = 0; s < per_tile; ++s) {
+        const int32_t block = tile * per_tile + s;
+        const int32_t len = tile >= 0 ? p_.kv.blocks[block].len() : 0;
+        unsigned left = __ballot_sync(kAll, len > 0 && len < kBlockTokens);
+        for (; left != 0; left &= left - 1) {
+          const int from = __ffs(static_cast<int>(left)) - 1;
+          const bool has_pending = packer.num_steps > 0;
+          const StepPacker::Place at = packer.place(__shfl_sync(kAll, len, from));
+          if (has_pending) put(num_entries, pending | (at.opens_step ? ScheduleEntry::kLast : 0));
+          pending = ScheduleEntry::pack(__shfl_sync(kAll, block, from), at.row);
+        }
+      }
+    }
+    if (packer.num_steps > 0) put(num_entries, pending | ScheduleEntry::kLast);
+    return packer.num_steps;
+  }
+
+  __device__ __forceinline__ void put(int32_t& num_entries, uint32_t entry) {
+    if (lane_ == 0) entries_[num_entries] = entry;
+    ++num_entries;
+  }
+
+  const ScheduleParams& p_;
+  uint32_t* entries_;
+  const int32_t lane_;
+};
+
+__global__ void __launch_bounds__(kWarps * 32) schedule_kernel(
+    const __grid_constant__ ScheduleParams p) {
+  const uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32;
+  if (item >= p.num_items) return;
+  const auto pair = static_cast<int32_t>(item % p.num_pairs);
+  const uint32_t head_idx = item / p.num_pairs;
+  const int32_t per_tile = p.q.shape.blocks_per_tile;
+  const int32_t tiles[2] = {pair * 2 / per_tile, (pair * 2 + 1) / per_tile};
+  const bool has_second = pair * 2 + 1 < p.q.shape.num_blocks();
+
+  const bool same = has_second && tiles[0] == tiles[1];
+  const TileList first = row_of(p, head_idx, tiles[0]);
+  const TileList second =
+      has_second && !same ? row_of(p, head_idx, tiles[1]) : TileList{nullptr, 0};
+
+  // The three lists: common, only in the first row, only in the second. One loop, so that the body
+  // is compiled once.
+  StepWriter writer(p, p.entries + item * p.entry_pitch);
+  ScheduleHead head;
+  int32_t num_entries = 0;
+#pragma unroll 1
+  for (int i = 0; i < 3; ++i) {
+    if (same && i > 0) {
+      head.begin_own[0] = head.begin_own[1] = num_entries;
+      break;
+    }
+    const TileList list = i < 2 ? first : second;
+    const TileList other = i < 2 ? second : first;
+    const Which which = i > 0 ? Which::kNotIn : same ? Which::kAllTiles : Which::kAlsoIn;
+    const int32_t begin = num_entries;
+    const int32_t num_steps = writer.write(list, other, which, num_entries);
+    if (i == 0) head.num_common = num_steps;
+    if (i == 1) {
+      head.begin_own[0] = begin;
+      head.num_own[0] = num_steps;
+    }
+    if (i == 2) {
+      head.begin_own[1] = begin;
+      head.num_own[1] = num_steps;
+    }
+  }
+  if (threadIdx.x % 32 == 0) p.heads[item] = head;
+}
+
+}  // namespace
+
+Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims) {
+  const PlanShape& q = plans.q().shape;
+  const PlanShape& kv = plans.kv().shape;
+  num_pairs_ = (int64_t{q.num_blocks()} + 1) / 2;
+  num_items_ = dims.batch * dims.num_heads * num_pairs_;
+  // Blocks of two rows; of one where both blocks of a pair are of one tile. Tables are not checked on
+  // the device, so this holds for any content.
+  const int64_t rows = q.blocks_per_tile % 2 == 0 ? 1 : 2;
+  entry_pitch_ = rows * dims.pitch * kv.blocks_per_tile;
+  heads_ = workspace.take<ScheduleHead>(num_items_);
+  entries_ = workspace.take<uint32_t>(num_items_ * entry_pitch_);
+}
+
+Status Schedule::build(std::string_view operation, const PlanTables& plans, const ConstLut& lut,
+                       cudaStream_t stream) const {
+  const ScheduleParams params{.lut = lut,
+                              .q = plans.q(),
+                              .kv = plans.kv(),
+                              .heads = heads_,
+                              .entries = entries_,
+                              .entry_pitch = entry_pitch_,
+                              .num_pairs = static_cast<uint32_t>(num_pairs_),
+                              .num_items = static_cast<uint32_t>(num_items_)};
+  const auto ctas = static_cast<unsigned>((num_items_ + kWarps - 1) / kWarps);
+  return launch(operation, schedule_kernel,
+                {.grid = dim3(ctas), .block = dim3(kWarps * 32), .stream = stream}, params);
+}
+
+}  // namespace vsa::cuda

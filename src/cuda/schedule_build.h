@@ -1,0 +1,41 @@
+// Schedules of all pairs of query blocks of a call. Host-only.
+#pragma once
+
+#include "src/cuda/plan.h"
+#include "src/cuda/schedule.h"
+#include "vsa/lut.h"
+
+namespace vsa::cuda {
+
+struct ScheduleParams {
+  ConstLut lut;
+  PlanTable q, kv;
+  ScheduleHead* heads;
+  uint32_t* entries;
+  int64_t entry_pitch;
+  uint32_t num_pairs;
+  uint32_t num_items;  // below 2^31
+};
+
+/// Memory of the schedules: 32 bytes a pair, and 4 for each kv block that the pair keeps.
+class Schedule {
+ public:
+  /// Takes the memory; `dims` are those of the table.
+  Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims);
+  /// Enqueues what fills it. Entries of the table that name no kv tile are ignored.
+  Status build(std::string_view operation, const PlanTables& plans, const ConstLut& lut,
+               cudaStream_t stream) const;
+
+  const ScheduleHead* heads() const { return heads_; }   ///< [num_items]
+  const uint32_t* entries() const { return entries_; }   ///< [num_items, entry_pitch]
+  int64_t entry_pitch() const { return entry_pitch_; }
+  int64_t num_pairs() const { return num_pairs_; }       ///< of query blocks
+  int64_t num_items() const { return num_items_; }       ///< batch * num_heads * num_pairs
+
+ private:
+  int64_t num_pairs_ = 0, num_items_ = 0, entry_pitch_ = 0;
+  ScheduleHead* heads_ = nullptr;
+  uint32_t* entries_ = nullptr;
+};
+
+}  // namespace vsa::cuda

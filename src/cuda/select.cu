@@ -1,0 +1,179 @@
+// select: exactly the k best of each row, ascending, by (score descending, index ascending).
+//
+// One warp a row. Four passes of 8 bits each narrow down the k-th largest key (radix select, counts
+// in shared memory); a last pass in index order keeps all keys above it and the first of those equal
+// to it. Counts are integers, so nothing depends on the order of the atomics.
+#include "src/cuda/select.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "src/cuda/launch.h"
+#include "src/cuda/plan.h"
+#include "src/cuda/select_key.h"
+
+namespace vsa::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kBins = 256;
+constexpr unsigned kAll = ~0U;
+
+__device__ __forceinline__ bool bit_of(const uint32_t* bits, int i) {
+  return bits != nullptr && (bits[i / 32] >> (i % 32) & 1U) != 0;
+}
+
+struct Row {
+  const float* scores;
+  const uint32_t* forced;
+  int size;
+
+  __device__ __forceinline__ uint32_t key(int j) const {
+    return bit_of(forced, j) ? kForcedKey : select_key(__float_as_uint(scores[j]));
+  }
+};
+
+/// The k-th largest key of the row, and how many of those equal to it are among the k.
+struct Threshold {
+  uint32_t key;
+  int of_equal;
+};
+__device__ Threshold find_threshold(const Row& row, int k, uint32_t* bins) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  Threshold found{0, k};
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    for (int i = lane; i < kBins; i += 32) bins[i] = 0;
+    __syncwarp();
+    for (int j = lane; j < row.size; j += 32) {
+      const uint32_t key = row.key(j);
+      const bool candidate = shift == 24 || (key ^ found.key) >> (shift + 8) == 0;
+      if (candidate) atomicAdd(&bins[key >> shift & 255U], 1U);
+    }
+    __syncwarp();
+    // Lane l counts bins 255 - 8 l down to 248 - 8 l: the first lane to reach of_equal has the bin.
+    const int top = kBins - 1 - lane * 8;
+    int mine = 0;
+    for (int i = 0; i < 8; ++i) mine += static_cast<int>(bins[top - i]);
+    int upto = mine;
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(kAll, upto, step);
+      if (lane >= step) upto += other;
+    }
+    const int owner = __ffs(static_cast<int>(__ballot_sync(kAll, upto >= found.of_equal))) - 1;
+    int bin = top;
+    int left = found.of_equal - (upto - mine);
+    if (lane == owner) {
+      while (left > static_cast<int>(bins[bin])) left -= static_cast<int>(bins[bin--]);
+    }
+    found.key |= static_cast<uint32_t>(__shfl_sync(kAll, bin, owner)) << shift;
+    found.of_equal = __shfl_sync(kAll, left, owner);
+    __syncwarp();
+  }
+  return found;
+}
+
+/// Writes what the row keeps, ascending, and -1 up to the pitch.
+__device__ void write_row(const Row& row, const Threshold& threshold, bool dense,
+                          const SelectParams& p, int64_t row_idx) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const unsigned before = (1U << lane) - 1;
+  int32_t* index = p.lut.index + row_idx * p.lut.dims.pitch;
+  int count = 0;
+  int equal_left = threshold.of_equal;
+  for (int base = 0; base < row.size; base += 32) {
+    const int j = base + lane;
+    const uint32_t key = j < row.size && !dense ? row.key(j) : 0;
+    const unsigned equal = __ballot_sync(kAll, j < row.size && key == threshold.key);
+    bool kept = j < row.size && (dense || key > threshold.key);
+    if ((equal >> lane & 1U) != 0 && __popc(equal & before) < equal_left) kept = true;
+    equal_left -= min(equal_left, __popc(equal));
+    const unsigned all_kept = __ballot_sync(kAll, kept);
+    if (kept) index[count + __popc(all_kept & before)] = j;
+    count += __popc(all_kept);
+  }
+  for (int64_t i = count + lane; i < p.lut.dims.pitch; i += 32) index[i] = -1;
+  if (lane == 0) p.lut.count[row_idx] = count;
+}
+
+__global__ void __launch_bounds__(kWarps * 32) select_kernel(const __grid_constant__ SelectParams p) {
+  __shared__ uint32_t bins[kWarps][kBins];
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  const LutDims& dims = p.lut.dims;
+  const int64_t row_idx = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
+  if (row_idx >= dims.batch * dims.num_heads * dims.num_q_tiles) return;
+  const int64_t i = row_idx % dims.num_q_tiles;
+  const int64_t h = row_idx / dims.num_q_tiles % dims.num_heads;
+  const int64_t b = row_idx / dims.num_q_tiles / dims.num_heads;
+  const Row row{static_cast<const float*>(p.scores.data) + b * p.scores.batch + h * p.scores.head +
+                    i * p.scores.seq,
+                p.forced, p.num_kv_tiles};
+  const bool dense = p.num_kept >= p.num_kv_tiles || bit_of(p.dense, static_cast<int>(i));
+  const Threshold threshold = dense ? Threshold{0, 0} : find_threshold(row, p.num_kept, bins[warp]);
+  write_row(row, threshold, dense, p, row_idx);
+}
+
+/// One warp a row.
+__global__ void __launch_bounds__(kWarps * 32) copy_lut_kernel(
+    const __grid_constant__ ConstLut from, const __grid_constant__ Lut to) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  const LutDims& dims = from.dims;
+  if (row >= dims.batch * dims.num_heads * dims.num_q_tiles) return;
+  const int32_t count = from.count[row];
+  for (int64_t i = threadIdx.x % 32; i < to.dims.pitch; i += 32) {
+    to.index[row * to.dims.pitch + i] = i < count ? from.index[row * dims.pitch + i] : -1;
+  }
+  if (threadIdx.x % 32 == 0) to.count[row] = count;
+}
+
+LaunchShape rows_shape(const LutDims& dims, cudaStream_t stream) {
+  const int64_t rows = dims.batch * dims.num_heads * dims.num_q_tiles;
+  return {.grid = dim3(static_cast<unsigned>((rows + kWarps - 1) / kWarps)),
+          .block = dim3(kWarps * 32),
+          .stream = stream};
+}
+
+int64_t words_for(int64_t bits) { return (bits + 31) / 32; }
+
+Status upload_bits(std::string_view operation, std::span<const int32_t> list, int64_t num_bits,
+                   int32_t* to, cudaStream_t stream) {
+  if (list.empty()) return {};
+  std::vector<int32_t> words(static_cast<size_t>(words_for(num_bits)), 0);
+  for (const int32_t i : list) {
+    words[static_cast<size_t>(i / 32)] |= static_cast<int32_t>(1U << (i % 32));
+  }
+  return upload(operation, words.data(), static_cast<int64_t>(words.size()), to, stream);
+}
+
+}  // namespace
+
+SelectRules::SelectRules(Carver& workspace, const SelectOptions& options, int64_t num_q_tiles,
+                         int64_t num_kv_tiles)
+    : options_(options), num_q_tiles_(num_q_tiles), num_kv_tiles_(num_kv_tiles) {
+  if (!options.forced_columns.empty()) forced_ = workspace.take<int32_t>(words_for(num_kv_tiles));
+  if (!options.dense_rows.empty()) dense_ = workspace.take<int32_t>(words_for(num_q_tiles));
+}
+
+Status SelectRules::build(std::string_view operation, cudaStream_t stream) const {
+  VSA_TRY(upload_bits(operation, options_.forced_columns, num_kv_tiles_, forced_, stream));
+  return upload_bits(operation, options_.dense_rows, num_q_tiles_, dense_, stream);
+}
+
+void SelectRules::apply_to(SelectParams& params) const {
+  params.forced = reinterpret_cast<const uint32_t*>(forced_);
+  params.dense = reinterpret_cast<const uint32_t*>(dense_);
+  params.num_kv_tiles = static_cast<int32_t>(num_kv_tiles_);
+  params.num_kept = static_cast<int32_t>(
+      std::min(num_kv_tiles_,
+               options_.topk + static_cast<int64_t>(options_.forced_columns.size())));
+}
+
+Status run_select(std::string_view operation, const SelectParams& params, cudaStream_t stream) {
+  return launch(operation, select_kernel, rows_shape(params.lut.dims, stream), params);
+}
+
+Status run_copy_lut(std::string_view operation, const ConstLut& from, const Lut& to,
+                    cudaStream_t stream) {
+  return launch(operation, copy_lut_kernel, rows_shape(from.dims, stream), from, to);
+}
+
+}  // namespace vsa::cuda

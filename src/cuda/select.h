@@ -1,0 +1,46 @@
+// Entrance of the select kernel. Host-only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string_view>
+
+#include "src/cuda/rows.h"
+#include "src/cuda/workspace.h"
+#include "vsa/stages.h"
+
+namespace vsa::cuda {
+
+struct SelectParams {
+  ConstRows scores;               // f32 [B, H, Nq, Nk]
+  const uint32_t* forced = nullptr;  // bit j of word j / 32: column j is forced; null: none
+  const uint32_t* dense = nullptr;   // the same of rows
+  Lut lut;
+  int32_t num_kv_tiles = 0;
+  int32_t num_kept = 0;  // of a row that is not dense, forced columns included
+};
+
+/// SelectOptions on the device: their lists as bits.
+class SelectRules {
+ public:
+  SelectRules(Carver& workspace, const SelectOptions& options, int64_t num_q_tiles,
+              int64_t num_kv_tiles);
+  /// Enqueues the upload of the lists.
+  Status build(std::string_view operation, cudaStream_t stream) const;
+  /// Fills forced, dense and num_kept.
+  void apply_to(SelectParams& params) const;
+
+ private:
+  const SelectOptions& options_;
+  int64_t num_q_tiles_, num_kv_tiles_;
+  int32_t* forced_ = nullptr;
+  int32_t* dense_ = nullptr;
+};
+
+Status run_select(std::string_view operation, const SelectParams& params, cudaStream_t stream);
+
+/// Copies a table to one whose pitch is at least as large; the tail becomes -1.
+Status run_copy_lut(std::string_view operation, const ConstLut& from, const Lut& to,
+                    cudaStream_t stream);
+
+}  // namespace vsa::cuda
