@@ -42,6 +42,10 @@ else()
   message(STATUS "CUDA backend: left out, ${VSA_CUDA_ABSENCE}")
 endif()
 
+# A register that spills, or a wgmma that ptxas runs one at a time, is a fault and not a remark.
+set(VSA_CUDA_OPTIONS -gencode=arch=compute_90a,code=sm_90a -Xcompiler=-Wall,-Wextra
+    -Xptxas=-warn-spills,-Werror -Werror=all-warnings)
+
 # Adds the backend's sources to `target`.
 function(vsa_add_cuda target)
   if(NOT VSA_HAS_CUDA)
@@ -52,8 +56,5 @@ function(vsa_add_cuda target)
   target_sources(${target} PRIVATE ${sources})
   target_compile_definitions(${target} PRIVATE VSA_HAS_CUDA)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  # A register that spills, or a wgmma that ptxas runs one at a time, is a fault and not a remark.
-  target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a -Xcompiler=-Wall,-Wextra
-    -Xptxas=-warn-spills,-Werror -Werror=all-warnings>)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${VSA_CUDA_OPTIONS}>)
 endfunction()

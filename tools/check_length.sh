@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 status=0
-for file in $(git ls-files '*.h' '*.cc' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' Makefile); do
+for file in $(git ls-files '*.h' '*.cc' '*.cu' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' Makefile); do
   [ -e "$file" ] || continue
   lines=$(wc -l <"$file")
   if [ "$lines" -gt 600 ]; then

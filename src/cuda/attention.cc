@@ -141,15 +141,16 @@ class Forward {
                         .scale = args_.scale,
                         .out = branches_.fused ? args_.out : fine_out_,
                         .lse = args_.lse};
+    VSA_TRY(schedule_->build(kOperation, plans_, lut_, stream_));
     if (!branches_.fused) {
-      return run_fine_stage(kOperation, fine, plans_, *schedule_, 1.0F, {}, num_sms, stream_);
+      return run_fine_stage(fine, plans_, *schedule_, 1.0F, {}, num_sms, stream_);
     }
     CoarseBranch coarse;
     if (branches_.coarse_out) {
       coarse = {.out = static_cast<const float*>(coarse_out_.data),
                 .gate = gate_rows(args_.gate_coarse)};
     }
-    return run_fine_stage(kOperation, fine, plans_, *schedule_, args_.gate_fine.as_constant(),
+    return run_fine_stage(fine, plans_, *schedule_, args_.gate_fine.as_constant(),
                           coarse, num_sms, stream_);
   }
 

@@ -1,8 +1,6 @@
 // From arguments to the parameters of the fine kernel. Host-only.
 #include "src/cuda/fine.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <numbers>
 
@@ -30,20 +28,13 @@ void set_scale(float scale, sm90::FineParams& params) {
 
 }  // namespace
 
-Status run_fine_stage(std::string_view operation, const FineArgs& args, const PlanTables& plans,
-                      const Schedule& schedule, float gate_fine, const CoarseBranch& coarse,
-                      int num_sms, cudaStream_t stream) {
-  if (schedule.num_items() > INT32_MAX) {
-    return unsupported(
-        fmt::format("[{}] q: expected fewer than 2^31 pairs of query blocks on the cuda backend, "
-                    "got {}",
-                    operation, schedule.num_items()));
-  }
+Status run_fine_stage(const FineArgs& args, const PlanTables& plans, const Schedule& schedule,
+                      float gate_fine, const CoarseBranch& coarse, int num_sms,
+                      cudaStream_t stream) {
   sm90::FineParams params{};
   VSA_TRY(set_maps("q", args.q, plans.q().shape, params.q, params.q_step));
   VSA_TRY(set_maps("k", args.k, plans.kv().shape, params.k, params.k_step));
   VSA_TRY(set_maps("v", args.v, plans.kv().shape, params.v, params.v_step));
-  VSA_TRY(schedule.build(operation, plans, args.lut, stream));
   params.q_blocks = plans.q().blocks;
   params.kv_blocks = plans.kv().blocks;
   params.q_plan = plans.q().shape;

@@ -13,10 +13,10 @@ struct CoarseBranch {
   GateRows gate;
 };
 
-/// Builds the schedule of args.lut and starts the kernel:
+/// Starts the kernel on tables and a schedule (of args.lut) that were built on the same stream:
 ///   args.out = gate_fine * fine + gate * coarse
-Status run_fine_stage(std::string_view operation, const FineArgs& args, const PlanTables& plans,
-                      const Schedule& schedule, float gate_fine, const CoarseBranch& coarse,
-                      int num_sms, cudaStream_t stream);
+Status run_fine_stage(const FineArgs& args, const PlanTables& plans, const Schedule& schedule,
+                      float gate_fine, const CoarseBranch& coarse, int num_sms,
+                      cudaStream_t stream);
 
 }  // namespace vsa::cuda

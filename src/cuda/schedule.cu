@@ -164,21 +164,9 @@ __global__ void __launch_bounds__(kWarps * 32) schedule_kernel(
 
 }  // namespace
 
-Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims) {
-  const PlanShape& q = plans.q().shape;
-  const PlanShape& kv = plans.kv().shape;
-  num_pairs_ = (int64_t{q.num_blocks()} + 1) / 2;
-  num_items_ = dims.batch * dims.num_heads * num_pairs_;
-  // Blocks of two rows; of one where both blocks of a pair are of one tile. Tables are not checked on
-  // the device, so this holds for any content.
-  const int64_t rows = q.blocks_per_tile % 2 == 0 ? 1 : 2;
-  entry_pitch_ = rows * dims.pitch * kv.blocks_per_tile;
-  heads_ = workspace.take<ScheduleHead>(num_items_);
-  entries_ = workspace.take<uint32_t>(num_items_ * entry_pitch_);
-}
-
 Status Schedule::build(std::string_view operation, const PlanTables& plans, const ConstLut& lut,
                        cudaStream_t stream) const {
+  VSA_TRY(status(operation));
   const ScheduleParams params{.lut = lut,
                               .q = plans.q(),
                               .kv = plans.kv(),

@@ -22,6 +22,8 @@ class Schedule {
  public:
   /// Takes the memory; `dims` are those of the table.
   Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims);
+  /// Unsupported if there are 2^31 pairs or more.
+  Status status(std::string_view operation) const;
   /// Enqueues what fills it. Entries of the table that name no kv tile are ignored.
   Status build(std::string_view operation, const PlanTables& plans, const ConstLut& lut,
                cudaStream_t stream) const;

@@ -119,7 +119,8 @@ Status fine(const Context& context, const FineArgs& args) {
   const DeviceScope device("fine", "q", args.q.data);
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
-  return run_fine_stage("fine", args, plans, schedule, 1.0F, {}, device.num_sms(),
+  VSA_TRY(schedule.build("fine", plans, args.lut, stream_of(context)));
+  return run_fine_stage(args, plans, schedule, 1.0F, {}, device.num_sms(),
                         stream_of(context));
 }
 

@@ -87,7 +87,7 @@ TEST(CApi, T49_DefaultsOnlyIsAClearError) {
     EXPECT_THAT(vsa_last_error(), StartsWith("[" + operation + "] "));
     EXPECT_THAT(vsa_last_error(), HasSubstr(": expected "));
     vsa_context context = kReference;
-    context.backend = VSA_CUDA;
+    context.backend = VSA_HIP;
     EXPECT_EQ(function(&context, &args), VSA_UNSUPPORTED);
     context.backend = -7;
     EXPECT_EQ(function(&context, &args), VSA_INVALID_ARGUMENT);

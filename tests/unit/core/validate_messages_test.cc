@@ -37,9 +37,9 @@ TEST(ValidateMessages, Golden) {
             "[fine] kv_plan: expected a tile plan, got null");
   EXPECT_EQ(message<FineCall>([](auto& s) { s.context.num_threads = -2; }),
             "[fine] num_threads: expected 0 (the default) to 1024, got -2");
-  EXPECT_EQ(message<FineCall>([](auto& s) { s.context.backend = BackendId::kCuda; }),
-            "[fine] backend: expected one that can run here, got cuda; not compiled in: "
-            "this version of vsa has no CUDA backend yet");
+  EXPECT_EQ(message<FineCall>([](auto& s) { s.context.backend = BackendId::kHip; }),
+            "[fine] backend: expected one that can run here, got hip; not compiled in: "
+            "this version of vsa has no HIP backend yet");
   EXPECT_EQ(message<FineCall>([](auto& s) { const_cast<int32_t*>(s.args.lut.count)[6] = 9; }),
             "[fine] lut: expected counts of 0 to 3 (the pitch), got 9 in row [0,1,2]");
   EXPECT_EQ(message<FineCall>([](auto& s) { const_cast<int32_t*>(s.args.lut.index)[18] = 6; }),

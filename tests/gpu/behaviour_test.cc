@@ -1,0 +1,183 @@
+// What the CUDA backend promises besides right numbers: the same bits, streams, graphs, refusals.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/gpu/cases.h"
+#include "tests/support/compare.h"
+
+namespace vsa::test::gpu {
+namespace {
+
+const TileShape kCube{4, 4, 4};
+
+Qkv small_problem(DType dtype, int64_t head_dim = 128, uint64_t seed = 1) {
+  const TilePlan plan = grid_plan({6, 9, 13}, kCube);
+  return make_qkv(dtype, {1, 2, 1, head_dim}, plan, plan, seed);
+}
+
+/// T13: a store that nobody waits for shows as bits that change while the device is busy.
+TEST(GpuBehaviour, T13_TheSameBitsHundredTimes) {
+  VSA_NEEDS_GPU;
+  const Qkv in = small_problem(DType::kBF16);
+  const AttentionOptions options{.gate_coarse = Gate::one(), .select = {.topk = 5}};
+  const AttentionResult first = gpu::run_attention(in, options, Outputs::kOutOnly);
+  cudaStream_t busy = nullptr;
+  expect_cuda(cudaStreamCreateWithFlags(&busy, cudaStreamNonBlocking));
+  const DeviceBytes noise(int64_t{256} << 20);
+  for (int i = 0; i < 100; ++i) {
+    expect_cuda(cudaMemsetAsync(noise.data(), i, static_cast<size_t>(noise.size()), busy));
+    const AttentionResult again = gpu::run_attention(in, options, Outputs::kOutOnly);
+    ASSERT_TRUE(same_bits(again.out, first.out)) << "repeat " << i;
+    ASSERT_TRUE(same_lut(again.lut.view(), first.lut.view())) << "repeat " << i;
+  }
+  expect_cuda(cudaStreamSynchronize(busy));
+  expect_cuda(cudaStreamDestroy(busy));
+}
+
+/// T41: a captured call, replayed after its table was overwritten, follows the new one.
+TEST(GpuBehaviour, T41_GraphReplayFollowsNewTables) {
+  VSA_NEEDS_GPU;
+  const Qkv in = small_problem(DType::kF16);
+  const Heads heads{1, 2, 1, 128};
+  const int64_t num_tiles = in.q_plan.num_tiles();
+  const LutBuffer before = random_lut(heads, num_tiles, num_tiles, 1);
+  const LutBuffer after = random_lut(heads, num_tiles, num_tiles, 2);
+  const DeviceTensor q(in.q.view());
+  const DeviceTensor k(in.k.view());
+  const DeviceTensor v(in.v.view());
+  const DeviceLut table(before.view());
+  TestTensor host_out(DType::kF16, in.q.dims());
+  const DeviceTensor out(ConstTensor(host_out.view()));
+  const FineArgs args{.q = q.view(),
+                      .k = k.view(),
+                      .v = v.view(),
+                      .q_plan = &in.q_plan,
+                      .kv_plan = &in.kv_plan,
+                      .lut = table.view(),
+                      .out = out.view()};
+  int64_t size = 0;
+  Context context{.backend = BackendId::kCuda};
+  context.workspace_query = &size;
+  throw_if_error(fine(context, args));
+  const DeviceBytes workspace(size);
+  cudaStream_t stream = nullptr;
+  expect_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  context = {.backend = BackendId::kCuda,
+             .stream = stream,
+             .workspace = {.data = workspace.data(), .size_bytes = size}};
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  expect_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  throw_if_error(fine(context, args));
+  expect_cuda(cudaStreamEndCapture(stream, &graph));
+  expect_cuda(cudaGraphInstantiate(&exec, graph, 0));
+  for (const LutBuffer* lut : {&before, &after, &before}) {
+    const ConstLut view = lut->view();
+    const auto rows = static_cast<size_t>(2 * num_tiles);
+    expect_cuda(cudaMemcpy(table.view().index, view.index,
+                           rows * static_cast<size_t>(view.dims.pitch) * 4,
+                           cudaMemcpyHostToDevice));
+    expect_cuda(cudaMemcpy(table.view().count, view.count, rows * 4, cudaMemcpyHostToDevice));
+    expect_cuda(cudaMemset(workspace.data(), 0xFF, static_cast<size_t>(size)));
+    expect_cuda(cudaDeviceSynchronize());
+    expect_cuda(cudaGraphLaunch(exec, stream));
+    expect_cuda(cudaStreamSynchronize(stream));
+    out.download(host_out.view());
+    expect_close(host_out, test::run_fine(kReference, as_f64(in), view).out,
+                 fine_tolerance(in, view).out);
+  }
+  expect_cuda(cudaGraphExecDestroy(exec));
+  expect_cuda(cudaGraphDestroy(graph));
+  expect_cuda(cudaStreamDestroy(stream));
+}
+
+/// T19: an item of a batch gives the bits it gives alone.
+TEST(GpuBehaviour, T19_BatchItemsAreIndependent) {
+  VSA_NEEDS_GPU;
+  const TilePlan plan = grid_plan({4, 8, 8}, kCube);
+  const Heads heads{2, 3, 3, 128};
+  const Qkv in = make_qkv(DType::kBF16, heads, plan, plan, 1);
+  const AttentionOptions options{.gate_coarse = Gate::one(), .select = {.topk = 2}};
+  const AttentionResult both = gpu::run_attention(in, options, Outputs::kOutOnly);
+  for (int64_t b = 0; b < 2; ++b) {
+    const auto item = [&](const TestTensor& x) {
+      Dims dims = x.dims();
+      dims.batch = 1;
+      TestTensor one(x.dtype(), dims);
+      for (int64_t h = 0; h < dims.num_heads; ++h) {
+        for (int64_t s = 0; s < dims.seq_len; ++s) {
+          for (int64_t d = 0; d < dims.head_dim; ++d) one.set(0, h, s, d, x.at(b, h, s, d));
+        }
+      }
+      return one;
+    };
+    const Qkv alone{.q = item(in.q),
+                    .k = item(in.k),
+                    .v = item(in.v),
+                    .q_plan = plan,
+                    .kv_plan = plan};
+    EXPECT_TRUE(same_bits(item(both.out),
+                          gpu::run_attention(alone, options, Outputs::kOutOnly).out));
+  }
+}
+
+/// Scores of a few hundred: the softmax is nearly one-hot. The reference decides how near.
+TEST(GpuBehaviour, LargeScores) {
+  VSA_NEEDS_GPU;
+  const TilePlan plan = grid_plan({4, 8, 8}, kCube);
+  const Heads heads{1, 2, 2, 128};
+  const Qkv in{.q = token_tensor(DType::kBF16, heads, plan, 1, Order::kBshd, 16.0),
+               .k = token_tensor(DType::kBF16, heads, plan, 2, Order::kBshd, 16.0),
+               .v = token_tensor(DType::kBF16, heads, plan, 3),
+               .q_plan = plan,
+               .kv_plan = plan};
+  const LutBuffer table = random_lut(heads, plan.num_tiles(), plan.num_tiles(), 4);
+  const FineResult got = gpu::run_fine(in, table.view());
+  const FineResult want = test::run_fine(kReference, as_f64(in), table.view());
+  EXPECT_LT(relative_l2(got.out, want.out), 0.01);
+}
+
+/// A long row: many steps through the rings, items of unequal length side by side.
+TEST(GpuBehaviour, ManyTilesOfUnequalRows) {
+  VSA_NEEDS_GPU;
+  const TilePlan plan = grid_plan({9, 14, 18}, kCube);
+  const Heads heads{1, 1, 1, 64};
+  const Qkv in = make_qkv(DType::kBF16, heads, plan, plan, 1);
+  const LutBuffer table = random_lut(heads, plan.num_tiles(), plan.num_tiles(), 4);
+  const FineResult got = gpu::run_fine(in, table.view());
+  const FineResult want = test::run_fine(kReference, as_f64(in), table.view());
+  const FineTolerance tolerance = fine_tolerance(in, table.view());
+  expect_close(got.out, want.out, tolerance.out);
+  expect_close(got.lse, want.lse, tolerance.lse);
+}
+
+TEST(GpuBehaviour, HostMemoryIsRefused) {
+  VSA_NEEDS_GPU;
+  const Qkv in = small_problem(DType::kBF16);
+  TestTensor pooled(DType::kF32, {1, 2, in.q_plan.num_tiles(), 128});
+  alignas(16) static uint16_t memory[1 << 18];
+  Tensor x = Tensor::bshd(memory, DType::kBF16, in.q.dims());
+  const DeviceBytes workspace(1 << 20);
+  const Status status =
+      pool({.backend = BackendId::kCuda, .workspace = {workspace.data(), workspace.size()}},
+           {.x = x, .plan = &in.q_plan, .pooled = pooled});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("[pool] x: expected device memory"), std::string::npos)
+      << status.message();
+}
+
+TEST(GpuBehaviour, ASmallWorkspaceIsRefused) {
+  VSA_NEEDS_GPU;
+  const Qkv in = small_problem(DType::kBF16);
+  const DeviceTensor q(in.q.view());
+  TestTensor host(DType::kF32, {1, 2, in.q_plan.num_tiles(), 128});
+  const DeviceTensor pooled(ConstTensor(host.view()));
+  const Status status = pool({.backend = BackendId::kCuda},
+                             {.x = q.view(), .plan = &in.q_plan, .pooled = pooled.view()});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("[pool] workspace: expected"), std::string::npos)
+      << status.message();
+}
+
+}  // namespace
+}  // namespace vsa::test::gpu

@@ -1,0 +1,92 @@
+// The shapes that every stage of the CUDA backend is tested on.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/gpu/run_gpu.h"
+#include "tests/support/problem.h"
+#include "tests/support/tolerance.h"
+
+namespace vsa::test::gpu {
+
+inline constexpr Context kReference{.backend = BackendId::kReference};
+inline constexpr DType kTokenDtypes[] = {DType::kBF16, DType::kF16};
+
+struct GpuCase {
+  std::string name;
+  Heads heads;
+  TilePlan q_plan, kv_plan;
+  Order order;
+};
+
+inline TilePlan grid_plan(Grid grid, TileShape tile) { return TilePlan::grid(grid, tile).value(); }
+inline TilePlan tiled_plan(std::vector<int32_t> lens, int64_t tile_tokens) {
+  return TilePlan::tiled(lens, tile_tokens).value();
+}
+inline TilePlan packed_plan(std::vector<int64_t> segments, Grid grid, TileShape tile) {
+  return TilePlan::packed(segments, grid, tile).value();
+}
+
+/// All kinds of tiles (64, 128, 256 tokens, less, odd numbers), aligned and cut off on every axis,
+/// tile order with tiles of any length, packed prefixes; grouped heads; all memory orders.
+inline std::vector<GpuCase> gpu_cases() {
+  const TileShape cube{4, 4, 4};
+  return {
+      {"D64_aligned", {1, 2, 2, 64}, grid_plan({8, 8, 8}, cube), grid_plan({8, 8, 8}, cube),
+       Order::kBshd},
+      {"D128_aligned", {2, 2, 1, 128}, grid_plan({4, 8, 8}, cube), grid_plan({4, 8, 12}, cube),
+       Order::kBhsd},
+      {"D64_edges", {2, 4, 2, 64}, grid_plan({5, 6, 7}, cube), grid_plan({5, 6, 7}, cube),
+       Order::kBshd},
+      {"D128_edges", {1, 2, 2, 128}, grid_plan({9, 6, 5}, cube), grid_plan({6, 7, 13}, cube),
+       Order::kFused},
+      {"D128_T2x8x8", {1, 2, 1, 128}, grid_plan({3, 9, 9}, {2, 8, 8}),
+       grid_plan({4, 8, 20}, {2, 8, 8}), Order::kBhsd},
+      {"D64_T4x8x8", {1, 2, 2, 64}, grid_plan({5, 9, 4}, {4, 8, 8}),
+       grid_plan({6, 8, 9}, {4, 8, 8}), Order::kFused},
+      {"D128_T1x16x16", {1, 1, 1, 128}, grid_plan({1, 17, 18}, {1, 16, 16}),
+       grid_plan({1, 18, 20}, {1, 16, 16}), Order::kBshd},
+      {"D64_T3x5x2", {1, 4, 2, 64}, grid_plan({4, 6, 5}, {3, 5, 2}),
+       grid_plan({3, 5, 7}, {3, 5, 2}), Order::kSliced},
+      {"D64_T3x9x9", {2, 1, 1, 64}, grid_plan({4, 9, 11}, {3, 9, 9}),
+       grid_plan({3, 10, 9}, {3, 9, 9}), Order::kSliced},
+      {"D64_T1x1x1", {2, 1, 1, 64}, grid_plan({1, 3, 5}, {1, 1, 1}),
+       grid_plan({2, 3, 3}, {1, 1, 1}), Order::kBshd},
+      {"D128_tiled64", {1, 2, 2, 128}, tiled_plan({64, 1, 0, 37, 64, 5}, 64),
+       tiled_plan({7, 64, 63, 0, 16, 33, 8, 48}, 64), Order::kBhsd},
+      {"D64_tiled128", {2, 2, 1, 64}, tiled_plan({128, 30, 0}, 128),
+       tiled_plan({100, 128, 64, 65, 3}, 128), Order::kBshd},
+      {"D64_tiled100", {1, 1, 1, 64}, tiled_plan({100, 51, 50}, 100),
+       tiled_plan({99, 0, 100}, 100), Order::kBhsd},
+      {"D128_packed", {1, 2, 1, 128}, packed_plan({77, 0, 13}, {5, 6, 7}, cube),
+       packed_plan({77, 0, 13}, {5, 6, 7}, cube), Order::kBshd},
+      {"D64_packed256", {2, 2, 2, 64}, packed_plan({300}, {4, 9, 8}, {4, 8, 8}),
+       packed_plan({10, 257}, {4, 9, 8}, {4, 8, 8}), Order::kSliced},
+  };
+}
+
+class GpuTest : public testing::TestWithParam<GpuCase> {
+ protected:
+  const GpuCase& shape() const { return GetParam(); }
+  Qkv qkv(DType dtype, uint64_t seed = 1) const {
+    return make_qkv(dtype, shape().heads, shape().q_plan, shape().kv_plan, seed, shape().order);
+  }
+  TestTensor like_q(DType dtype, uint64_t seed) const {
+    return token_tensor(dtype, shape().heads, shape().q_plan, seed, shape().order);
+  }
+  LutBuffer lut(uint64_t seed = 9) const {
+    return random_lut(shape().heads, shape().q_plan.num_tiles(), shape().kv_plan.num_tiles(), seed);
+  }
+};
+
+inline std::string gpu_case_name(const testing::TestParamInfo<GpuCase>& info) {
+  return info.param.name;
+}
+
+}  // namespace vsa::test::gpu
+
+#define VSA_FOR_EACH_GPU_CASE(Suite)                                                 \
+  INSTANTIATE_TEST_SUITE_P(Each, Suite, testing::ValuesIn(gpu_cases()), gpu_case_name)

@@ -1,0 +1,25 @@
+// The stages on the GPU, from and to host tensors: what tests/support/run.h does for other backends.
+#pragma once
+
+#include "tests/gpu/device.h"
+#include "tests/support/run.h"
+
+namespace vsa::test::gpu {
+
+TestTensor run_tile(const TestTensor& x, const TilePlan& plan);
+TestTensor run_untile(const TestTensor& tiled, const TilePlan& plan);
+TestTensor run_pool(const TestTensor& x, const TilePlan& plan);
+CoarseResult run_coarse(const Qkv& pooled);
+LutBuffer run_select(const TestTensor& scores, const SelectOptions& options);
+FineResult run_fine(const Qkv& in, const ConstLut& lut);
+TestTensor run_combine(const TestTensor& fine_out, const TestTensor& coarse_out,
+                       const Gate& gate_coarse, const Gate& gate_fine, const TilePlan& q_plan);
+
+/// Which optional outputs the operator is asked for.
+enum class Outputs {
+  kAll,      ///< lse, fine_out, lut: combine runs on its own
+  kOutOnly,  ///< out and the lut: combine runs in the fine kernel
+};
+AttentionResult run_attention(const Qkv& in, const AttentionOptions& options, Outputs outputs);
+
+}  // namespace vsa::test::gpu

@@ -1,0 +1,232 @@
+// The barriers between the producer and the two consumers of the fine kernel, played on the host in
+// random orders: nobody reads what was not filled for it, nobody waits for ever.
+#include <gtest/gtest.h>
+
+#include <coroutine>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "src/cuda/schedule.h"
+
+namespace vsa::cuda {
+namespace {
+
+constexpr uint32_t kStages = 3;
+constexpr int kWarps = 4;
+
+/// An mbarrier: a phase ends when all arrivals came and no bytes are outstanding.
+struct Barrier {
+  int arrivals;
+  int left = arrivals;
+  int copies = 0;
+  uint32_t phase = 0;
+
+  bool done(uint32_t parity) const { return (phase & 1U) != parity; }
+  void arrive(int n) {
+    left -= n;
+    ASSERT_GE(left, 0) << "more arrivals than a phase has";
+    flip();
+  }
+  void copied() {
+    --copies;
+    flip();
+  }
+
+ private:
+  void flip() {
+    if (left > 0 || copies > 0) return;
+    left = arrivals;
+    ++phase;
+  }
+};
+
+/// A coroutine that stops at conditions.
+struct Agent {
+  struct promise_type {
+    std::function<bool()> ready = [] { return true; };
+    Agent get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    std::suspend_always yield_value(std::function<bool()> condition) {
+      ready = std::move(condition);
+      return {};
+    }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+  std::coroutine_handle<promise_type> handle;
+};
+
+struct Content {
+  int item = -1, list = -1, step = -1;
+  bool operator==(const Content&) const = default;
+};
+
+struct Machine {
+  std::vector<ScheduleHead> items;
+  std::mt19937 random;
+
+  // [ring][slot], for k and v
+  struct Slot {
+    Barrier full{1}, empty{2 * kWarps};
+    Content content;
+  };
+  Slot slots[2][2][kStages];  // [k or v][ring][slot]
+  std::vector<std::pair<Slot*, Content>> in_flight;
+  int meeting[2] = {0, 0};  // how often each consumer came to the named barrier
+  int wrong = 0;
+
+  Agent producer() {
+    uint32_t uses[2] = {0, 0};
+    for (int item = 0; item < static_cast<int>(items.size()); ++item) {
+      const ScheduleHead& head = items[static_cast<size_t>(item)];
+      struct Load {
+        int list, step, ring;
+      };
+      std::vector<Load> loads;
+      for (int i = 0; i < head.num_common; ++i) loads.push_back({0, i, i % 2});
+      for (int i = 0; i < std::max(head.num_own[0], head.num_own[1]); ++i) {
+        if (i < head.num_own[0]) loads.push_back({1, i, 0});
+        if (i < head.num_own[1]) loads.push_back({2, i, 1});
+      }
+      for (const Load& load : loads) {
+        const uint32_t use = uses[load.ring]++;
+        const uint32_t parity = (use / kStages & 1U) ^ 1U;
+        for (auto& kind : slots) {
+          Slot& slot = kind[load.ring][use % kStages];
+          co_yield [&slot, parity] { return slot.empty.done(parity); };
+          ++slot.full.copies;
+          in_flight.push_back({&slot, {item, load.list, load.step}});
+          if (load.list > 0) slot.empty.arrive(kWarps);
+          slot.full.arrive(1);
+        }
+      }
+    }
+  }
+
+  void read(const Slot& slot, Content want) {
+    if (!(slot.content == want)) ++wrong;
+  }
+
+  Agent consumer(int half) {
+    uint32_t before[2] = {0, 0};
+    for (int item = 0; item < static_cast<int>(items.size()); ++item) {
+      const ScheduleHead& head = items[static_cast<size_t>(item)];
+      const int num_steps = head.num_common + head.num_own[half];
+      Slot* last_v = nullptr;
+      uint32_t last_parity = 0;
+      Content last;
+      for (int i = 0; i <= num_steps; ++i) {
+        RingUse use{};
+        Content content;
+        if (i < num_steps) {
+          use = ring_use(before, head.num_common, half, i);
+          content = i < head.num_common ? Content{item, 0, i}
+                                        : Content{item, 1 + half, i - head.num_common};
+          Slot& k = slots[0][use.ring][use.use % kStages];
+          const uint32_t parity = use.use / kStages & 1U;
+          co_yield [&k, parity] { return k.full.done(parity); };
+          read(k, content);
+          for (int warp = 0; warp < kWarps; ++warp) {
+            co_yield [] { return true; };
+            read(k, content);
+            k.empty.arrive(1);
+          }
+        }
+        if (last_v != nullptr) {
+          co_yield [last_v, last_parity] { return last_v->full.done(last_parity); };
+          for (int warp = 0; warp < kWarps; ++warp) {
+            co_yield [] { return true; };
+            read(*last_v, last);
+            last_v->empty.arrive(1);
+          }
+        }
+        last_v = i < num_steps ? &slots[1][use.ring][use.use % kStages] : nullptr;
+        last_parity = use.use / kStages & 1U;
+        last = content;
+      }
+      advance_rings(before, head);
+      if (head.num_own[0] + head.num_own[1] > 0) {
+        const int count = ++meeting[half];
+        const int& other = meeting[1 - half];
+        co_yield [&other, count] { return other >= count; };
+      }
+    }
+  }
+
+  /// Runs whoever can, one at a time, at random. False if all wait.
+  bool run() {
+    std::vector<Agent> agents{producer(), consumer(0), consumer(1)};
+    bool finished = false;
+    while (true) {
+      std::vector<size_t> able;
+      finished = true;
+      for (size_t i = 0; i < agents.size(); ++i) {
+        if (agents[i].handle.done()) continue;
+        finished = false;
+        if (agents[i].handle.promise().ready()) able.push_back(i);
+      }
+      const size_t choices = able.size() + in_flight.size();
+      if (finished || choices == 0) break;
+      const size_t choice = random() % choices;
+      if (choice < able.size()) {
+        agents[able[choice]].handle.resume();
+      } else {  // a copy lands, in any order
+        const auto at = in_flight.begin() + static_cast<std::ptrdiff_t>(choice - able.size());
+        at->first->content = at->second;
+        at->first->full.copied();
+        in_flight.erase(at);
+      }
+    }
+    for (Agent& agent : agents) agent.handle.destroy();
+    return finished;
+  }
+};
+
+TEST(FineRings, AnyOrderOfEventsDeliversTheRightSlots) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 400; ++trial) {
+    Machine machine;
+    machine.random.seed(static_cast<unsigned>(trial));
+    const int most = trial % 4 == 0 ? 2 : 12;
+    for (int item = 0; item < 8; ++item) {
+      ScheduleHead head;
+      const auto below = [&](int n) { return static_cast<int32_t>(random() % static_cast<unsigned>(n)); };
+      head.num_common = below(most);
+      if (below(3) > 0) {
+        head.num_own[0] = below(most);
+        head.num_own[1] = below(2) > 0 ? head.num_own[0] : below(most);
+      }
+      machine.items.push_back(head);
+    }
+    ASSERT_TRUE(machine.run()) << "all wait, trial " << trial;
+    ASSERT_EQ(machine.wrong, 0) << "a slot was read that held something else, trial " << trial;
+  }
+}
+
+TEST(StepPacker, NeverOverfillsAStepAndAlignsBlocks) {
+  std::mt19937 random(1);
+  StepPacker packer;
+  int32_t end = kBlockTokens;
+  int32_t steps = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto len = static_cast<int32_t>(1 + random() % 63);
+    const StepPacker::Place at = packer.place(len);
+    if (at.opens_step) {
+      ++steps;
+      EXPECT_EQ(at.row, 0);
+    } else {
+      EXPECT_GE(at.row, end);
+    }
+    EXPECT_EQ(at.row % 8, 0);
+    EXPECT_LE(at.row + len, kBlockTokens);
+    end = at.row + len;
+  }
+  EXPECT_EQ(packer.num_steps, steps);
+  EXPECT_EQ(row_bits(8, 3), 0x700U);
+  EXPECT_EQ(row_bits(0, 64), ~uint64_t{0});
+}
+
+}  // namespace
+}  // namespace vsa::cuda

@@ -1,0 +1,59 @@
+#!/bin/bash
+# Runs a bundle (tools/gpu_bundle.sh) on a machine with a GPU: tests in groups that cannot hang longer
+# than their limit, then the bench. Logs go to $OUT (default: out); a short summary to stdout.
+# usage: gpu_run.sh [tests] [bench FILTER REPEATS] [dense] [sanitize]
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+out=${OUT:-out}
+mkdir -p "$out"
+export LD_LIBRARY_PATH=$here/lib:${LD_LIBRARY_PATH:-}
+export OMP_WAIT_POLICY=passive
+
+# group NAME LIMIT FILTER: 8 processes share the tests, each ends after LIMIT seconds.
+group() {
+  local pids=() failed=0
+  for shard in 0 1 2 3 4 5 6 7; do
+    GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=$shard timeout -s KILL "$2" "$here/gpu_tests" \
+      --gtest_filter="$3" > "$out/$1.$shard.log" 2>&1 &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || failed=$((failed + 1)); done
+  echo "tests $1: $(cat "$out/$1".*.log | grep -c '^\[       OK') passed," \
+    "$(cat "$out/$1".*.log | grep -c '^\[  FAILED  \].*ms)$') failed," \
+    "$(cat "$out/$1".*.log | grep -c '^\[  SKIPPED \].*ms)$') skipped, $failed of 8 processes failed"
+  grep -hE '^\[  FAILED  \].*ms\)$' "$out/$1".*.log | head -12
+  grep -hE -A9 'Failure$|terminate|CUDA error|what\(\)' "$out/$1".*.log | cut -c1-300 | head -40
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    tests)
+      group stages 40 '*GpuStages.*-*GpuStages.Fine/*'
+      group fine 40 '*GpuStages.Fine/*'
+      group rest 60 '*GpuAttention*:GpuBehaviour.*'
+      ;;
+    bench)
+      timeout -s KILL 100 "$here/vsa_gpu_bench" "$2" "$3" > "$out/bench.jsonl" 2> "$out/bench.txt"
+      echo "bench: exit $?"
+      tail -80 "$out/bench.txt"
+      shift 2
+      ;;
+    dense)
+      timeout -s KILL 60 python3 "$here/dense_torch.py" > "$out/dense.jsonl" 2> "$out/dense.txt"
+      echo "dense: exit $?"
+      cat "$out/dense.jsonl"
+      ;;
+    sanitize)
+      for tool in memcheck racecheck synccheck initcheck; do
+        timeout -s KILL 100 compute-sanitizer --tool "$tool" "$here/gpu_tests" \
+          --gtest_filter='*GpuStages.Fine/D64_edges' > "$out/$tool.log" 2>&1
+        echo "$tool: exit $?, $(tail -1 "$out/$tool.log")"
+      done
+      ;;
+    *)
+      echo "gpu_run.sh: error: expected tests, bench, dense or sanitize, got $1" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
