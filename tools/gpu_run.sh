@@ -6,14 +6,16 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-out}
 mkdir -p "$out"
-export LD_LIBRARY_PATH=$here/lib:${LD_LIBRARY_PATH:-}
 export OMP_WAIT_POLICY=passive
+
+# The bundle's libraries are for the bundle's programs alone.
+ours() { LD_LIBRARY_PATH=$here/lib:${LD_LIBRARY_PATH:-} "$@"; }
 
 # group NAME LIMIT FILTER: 8 processes share the tests, each ends after LIMIT seconds.
 group() {
   local pids=() failed=0
   for shard in 0 1 2 3 4 5 6 7; do
-    GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=$shard timeout -s KILL "$2" "$here/gpu_tests" \
+    GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=$shard ours timeout -s KILL "$2" "$here/gpu_tests" \
       --gtest_filter="$3" > "$out/$1.$shard.log" 2>&1 &
     pids+=($!)
   done
@@ -33,7 +35,7 @@ while [ $# -gt 0 ]; do
       group rest 60 '*GpuAttention*:GpuBehaviour.*'
       ;;
     bench)
-      timeout -s KILL 100 "$here/vsa_gpu_bench" "$2" "$3" > "$out/bench.jsonl" 2> "$out/bench.txt"
+      ours timeout -s KILL 100 "$here/vsa_gpu_bench" "$2" "$3" > "$out/bench.jsonl" 2> "$out/bench.txt"
       echo "bench: exit $?"
       tail -80 "$out/bench.txt"
       shift 2
@@ -45,7 +47,7 @@ while [ $# -gt 0 ]; do
       ;;
     sanitize)
       for tool in memcheck racecheck synccheck initcheck; do
-        timeout -s KILL 100 compute-sanitizer --tool "$tool" "$here/gpu_tests" \
+        ours timeout -s KILL 100 compute-sanitizer --tool "$tool" "$here/gpu_tests" \
           --gtest_filter='*GpuStages.Fine/D64_edges' > "$out/$tool.log" 2>&1
         echo "$tool: exit $?, $(tail -1 "$out/$tool.log")"
       done

@@ -22,7 +22,8 @@ struct HostProblem {
 
 /// |got - want|_2 / |want|_2 over all tokens of sampled query tiles; NaN if any element is one.
 /// @param out   [S, H, D]
-/// @param whole  true: out is the operator with gate_coarse = gate and gate_fine = 1, else fine alone
+/// @param whole  true: out is the operator with gate_coarse = gate and gate_fine = 1, else fine
+/// alone
 double sampled_error(const HostProblem& problem, const std::vector<uint16_t>& out, bool whole);
 
 /// Pairs of valid query and key tokens that the table keeps.

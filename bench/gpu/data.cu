@@ -1,10 +1,10 @@
-#include "bench/gpu/data.h"
-
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdio>
 #include <cstdlib>
+
+#include "bench/gpu/data.h"
 
 namespace vsa::bench {
 namespace {

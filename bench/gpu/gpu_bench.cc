@@ -1,7 +1,7 @@
-// Times the CUDA backend: each stage, the schedule, the fine kernel and the whole operator. Checks a
-// case against fp64 before it is timed. One JSON line a figure on stdout, a table on stderr.
+// Times the CUDA backend: each stage, the schedule, the fine kernel and the whole operator. Checks
+// a case against fp64 before it is timed. One JSON line a figure on stdout, a table on stderr.
 //
-// usage: vsa_gpu_bench [substring of case names] [repeats]
+// usage: vsa_gpu_bench [regular expression that case names match] [repeats]
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <optional>
+#include <regex>
 
 #include "bench/gpu/check.h"
 #include "bench/gpu/data.h"
@@ -98,7 +99,8 @@ class WithWorkspace {
     query.workspace_query = &size;
     throw_if_error(call_(query));
     memory_.emplace(size);
-    context_ = {.backend = BackendId::kCuda, .stream = stream, .workspace = {memory_->data(), size}};
+    context_ = {
+        .backend = BackendId::kCuda, .stream = stream, .workspace = {memory_->data(), size}};
   }
   Status operator()() const { return call_(context_); }
   double megabytes() const { return static_cast<double>(context_.workspace.size_bytes) * 1e-6; }
@@ -138,8 +140,7 @@ void run_case(const BenchCase& c, Timer& timer, int num_sms, bool& all_right) {
   // The list: top-k of made-up scores, by the library's own select.
   const DeviceMemory scores_mem(c.num_heads * n * n * 4);
   fill_scores(static_cast<float*>(scores_mem.data()), c.num_heads, plan, c.local, 99);
-  const Tensor scores =
-      Tensor::bhsd(scores_mem.data(), DType::kF32, {1, c.num_heads, n, n});
+  const Tensor scores = Tensor::bhsd(scores_mem.data(), DType::kF32, {1, c.num_heads, n, n});
   const LutDims lut_dims{1, c.num_heads, n, topk};
   const DeviceMemory index_mem(c.num_heads * n * topk * 4), count_mem(c.num_heads * n * 4);
   const Lut lut{static_cast<int32_t*>(index_mem.data()), static_cast<int32_t*>(count_mem.data()),
@@ -209,7 +210,8 @@ void run_case(const BenchCase& c, Timer& timer, int num_sms, bool& all_right) {
   parts.workspace_query = &parts_bytes;
   throw_if_error(fine(parts, fine_args));
   const DeviceMemory parts_mem(parts_bytes);
-  parts = {.backend = BackendId::kCuda, .stream = timer.stream(),
+  parts = {.backend = BackendId::kCuda,
+           .stream = timer.stream(),
            .workspace = {parts_mem.data(), parts_bytes}};
   cuda::Carver carver(parts);
   const cuda::PlanTables tables("bench", carver, &plan);
@@ -250,9 +252,9 @@ void run_case(const BenchCase& c, Timer& timer, int num_sms, bool& all_right) {
   const DeviceMemory pooled_mem(c.num_heads * n * c.head_dim * 4 * 2);
   const Tensor pooled =
       Tensor::bhsd(pooled_mem.data(), DType::kF32, {1, c.num_heads, n, c.head_dim});
-  const Tensor coarse_out = Tensor::bhsd(
-      static_cast<float*>(pooled_mem.data()) + c.num_heads * n * c.head_dim, DType::kF32,
-      {1, c.num_heads, n, c.head_dim});
+  const Tensor coarse_out =
+      Tensor::bhsd(static_cast<float*>(pooled_mem.data()) + c.num_heads * n * c.head_dim,
+                   DType::kF32, {1, c.num_heads, n, c.head_dim});
   const WithWorkspace pool_call(
       [&](const Context& x) { return pool(x, {.x = q, .plan = &plan, .pooled = pooled}); },
       timer.stream());
@@ -271,7 +273,7 @@ void run_case(const BenchCase& c, Timer& timer, int num_sms, bool& all_right) {
 }
 
 int run(int argc, char** argv) {
-  const std::string filter = argc > 1 ? argv[1] : "";
+  const std::regex filter(argc > 1 ? argv[1] : "");
   const int repeats = argc > 2 ? std::max(1, std::atoi(argv[2])) : 20;
   const BackendInfo info = cuda::info();
   if (!info.available) {
@@ -287,7 +289,7 @@ int run(int argc, char** argv) {
   Timer timer(repeats);
   bool all_right = true;
   for (const BenchCase& c : bench_cases()) {
-    if (c.name.find(filter) != std::string::npos) run_case(c, timer, num_sms, all_right);
+    if (std::regex_search(c.name, filter)) run_case(c, timer, num_sms, all_right);
   }
   return all_right ? 0 : 1;
 }

@@ -40,16 +40,17 @@ struct Workspace {
 /// Where and how a call runs. Nothing ever runs on another backend than the one named here.
 ///
 /// The cuda backend takes tensors and tables in the memory of one device, which the first tensor of
-/// a call decides, and only enqueues on `stream`: nothing is allocated, nothing waits, so that a call
-/// can be captured into a CUDA graph. What it needs besides is asked for with `workspace_query`. Lists
-/// of SelectOptions are host memory on every backend, and may be freed when the call returns.
+/// a call decides, and only enqueues on `stream`: nothing is allocated, nothing waits, so that a
+/// call can be captured into a CUDA graph. What it needs besides is asked for with
+/// `workspace_query`. Lists of SelectOptions are host memory on every backend, and may be freed
+/// when the call returns.
 struct Context {
   BackendId backend = BackendId::kCpu;
-  int num_threads = 0;  ///< 0: as many as OpenMP gives. Results do not depend on it.
+  int num_threads = 0;     ///< 0: as many as OpenMP gives. Results do not depend on it.
   void* stream = nullptr;  ///< cuda: the cudaStream_t; null is the default stream
   Workspace workspace{};   ///< cuda: calls that run at the same time need one each
-  /// If set, a call checks its arguments, stores here how many bytes of workspace it needs (0 on the
-  /// other backends), and does nothing else.
+  /// If set, a call checks its arguments, stores here how many bytes of workspace it needs (0 on
+  /// the other backends), and does nothing else.
   int64_t* workspace_query = nullptr;
 };
 

@@ -72,8 +72,8 @@ class TilePlan {
     return {tokens_.data() + offsets_[static_cast<size_t>(tile)],
             static_cast<size_t>(tile_len(tile))};
   }
-  /// Extent of the video part of the sequence, which follows the prefix segments; all zero in a plan
-  /// of tile order, whose tiles are runs of positions.
+  /// Extent of the video part of the sequence, which follows the prefix segments; all zero in a
+  /// plan of tile order, whose tiles are runs of positions.
   Grid video_grid() const { return grid_; }
   /// Edges of the video part's tiles; all zero in a plan of tile order.
   TileShape video_tile() const { return tile_; }

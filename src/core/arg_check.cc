@@ -9,7 +9,7 @@ namespace vsa {
 namespace {
 
 constexpr int64_t kMaxHeadDim = 256;
-constexpr int64_t kHeadDimStep = 8;  // one AVX2 vector of floats
+constexpr int64_t kHeadDimStep = 8;    // one AVX2 vector of floats
 constexpr int64_t kCudaRowBytes = 16;  // what the copy engine and vector loads of a GPU ask for
 
 std::string to_string(DTypes dtypes) {

@@ -150,8 +150,8 @@ class Forward {
       coarse = {.out = static_cast<const float*>(coarse_out_.data),
                 .gate = gate_rows(args_.gate_coarse)};
     }
-    return run_fine_stage(fine, plans_, *schedule_, args_.gate_fine.as_constant(),
-                          coarse, num_sms, stream_);
+    return run_fine_stage(fine, plans_, *schedule_, args_.gate_fine.as_constant(), coarse, num_sms,
+                          stream_);
   }
 
   Status combine() {

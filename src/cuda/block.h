@@ -1,10 +1,10 @@
 // Blocks: the cuboids of at most 64 tokens that kernels work on, and where their tokens lie.
 // Host and device; no CUDA header needed, so tests check it on the host.
 //
-// A tile is cut into blocks_per_tile blocks along its slowest axes, so that the tokens of its blocks
-// one after the other are the tokens of the tile in raster order. A block is either a cuboid of the
-// video grid, cut off where the grid ends, or a run of consecutive positions (prefix segments, tile
-// order).
+// A tile is cut into blocks_per_tile blocks along its slowest axes, so that the tokens of its
+// blocks one after the other are the tokens of the tile in raster order. A block is either a cuboid
+// of the video grid, cut off where the grid ends, or a run of consecutive positions (prefix
+// segments, tile order).
 #pragma once
 
 #include <cstdint>
@@ -80,8 +80,8 @@ VSA_HOST_DEVICE Block make_block(const PlanShape& plan, int32_t tile, int32_t s,
     block.w = run.first + done;
     block.h = 0;
     block.f = 0;
-    block.bits = Block::pack(static_cast<uint32_t>(len), static_cast<uint32_t>(rows),
-                             kBlockTokens, 1, Block::kRun);
+    block.bits = Block::pack(static_cast<uint32_t>(len), static_cast<uint32_t>(rows), kBlockTokens,
+                             1, Block::kRun);
     return block;
   }
   int32_t tile_idx = tile - plan.num_runs;
@@ -90,12 +90,11 @@ VSA_HOST_DEVICE Block make_block(const PlanShape& plan, int32_t tile, int32_t s,
   uint32_t kind = 0;
   for (int axis = 2; axis >= 0; --axis) {
     const int32_t per_tile = plan.tile_edge[axis] / plan.block_edge[axis];
-    first[axis] = tile_idx % plan.tiles[axis] * plan.tile_edge[axis] +
-                  s % per_tile * plan.block_edge[axis];
+    first[axis] =
+        tile_idx % plan.tiles[axis] * plan.tile_edge[axis] + s % per_tile * plan.block_edge[axis];
     tile_idx /= plan.tiles[axis];
     s /= per_tile;
-    n[axis] = static_cast<uint32_t>(
-        clamp_to(plan.grid[axis] - first[axis], plan.block_edge[axis]));
+    n[axis] = static_cast<uint32_t>(clamp_to(plan.grid[axis] - first[axis], plan.block_edge[axis]));
     if (static_cast<int32_t>(n[axis]) < plan.block_edge[axis]) kind |= 1U << (2 - axis);
   }
   const uint32_t len = n[0] * n[1] * n[2];

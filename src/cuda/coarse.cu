@@ -25,9 +25,11 @@ constexpr int kTile = 64;   // scores of a CTA: 64 x 64, of a thread: 4 x 4
 constexpr int kDepth = 16;  // of head_dim at a time
 constexpr int kPad = 4;     // keeps the transposed rows on different banks
 
-/// Loads rows first to first + 63, columns `depth` and 15 more, transposed; rows beyond the end are 0.
-__device__ __forceinline__ void load_transposed(float (&to)[kDepth][kTile + kPad], const float* from,
-                                                int64_t stride, int rows, int depth) {
+/// Loads rows first to first + 63, columns `depth` and 15 more, transposed; rows beyond the end are
+/// 0.
+__device__ __forceinline__ void load_transposed(float (&to)[kDepth][kTile + kPad],
+                                                const float* from, int64_t stride, int rows,
+                                                int depth) {
   const int column = static_cast<int>(threadIdx.x) % kDepth;
   for (int row = static_cast<int>(threadIdx.x) / kDepth; row < kTile; row += kThreads / kDepth) {
     to[column][row] = row < rows ? __ldg(from + row * stride + depth + column) : 0.0F;
@@ -35,17 +37,17 @@ __device__ __forceinline__ void load_transposed(float (&to)[kDepth][kTile + kPad
 }
 
 /// grid: x kv tiles / 64, y query tiles / 64, z batch * heads
-__global__ void __launch_bounds__(kThreads) coarse_scores_kernel(
-    const __grid_constant__ CoarseParams p) {
+__global__ void __launch_bounds__(kThreads)
+    coarse_scores_kernel(const __grid_constant__ CoarseParams p) {
   __shared__ float q_smem[kDepth][kTile + kPad];
   __shared__ float k_smem[kDepth][kTile + kPad];
   const HeadIdx head = head_of(p, blockIdx.z);
   const int i0 = static_cast<int>(blockIdx.y) * kTile;
   const int j0 = static_cast<int>(blockIdx.x) * kTile;
-  const float* q = static_cast<const float*>(p.q.data) + head.b * p.q.batch + head.h * p.q.head +
-                   i0 * p.q.seq;
-  const float* k = static_cast<const float*>(p.k.data) + head.b * p.k.batch + head.kv * p.k.head +
-                   j0 * p.k.seq;
+  const float* q =
+      static_cast<const float*>(p.q.data) + head.b * p.q.batch + head.h * p.q.head + i0 * p.q.seq;
+  const float* k =
+      static_cast<const float*>(p.k.data) + head.b * p.k.batch + head.kv * p.k.head + j0 * p.k.seq;
   const int ti = static_cast<int>(threadIdx.x) / 16 * 4;
   const int tj = static_cast<int>(threadIdx.x) % 16 * 4;
   float sum[4][4] = {};
@@ -67,8 +69,7 @@ __global__ void __launch_bounds__(kThreads) coarse_scores_kernel(
     }
     __syncthreads();
   }
-  float* to = static_cast<float*>(p.scores.data) + head.b * p.scores.batch +
-              head.h * p.scores.head;
+  float* to = static_cast<float*>(p.scores.data) + head.b * p.scores.batch + head.h * p.scores.head;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const int column = j0 + tj + j;
@@ -92,7 +93,8 @@ constexpr float kLog2E = 1.4426950408889634F;
 
 /// grid: x query tiles / 16, y batch * heads. Threads: kHeadDim / 4 across, the others down.
 template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads) coarse_out_kernel(const __grid_constant__ CoarseParams p) {
+__global__ void __launch_bounds__(kThreads)
+    coarse_out_kernel(const __grid_constant__ CoarseParams p) {
   constexpr int kAcross = kHeadDim / 4;
   constexpr int kRowsOfThread = kRows * kAcross / kThreads;
   __shared__ float weights[kRows][kChunk];
@@ -114,7 +116,8 @@ __global__ void __launch_bounds__(kThreads) coarse_out_kernel(const __grid_const
     if (i0 + row < p.num_q_tiles) {
       const float* s = scores + row * p.scores.seq;
       for (int j = lane; j < p.num_kv_tiles; j += 32) most = fmaxf(most, s[j]);
-      for (int mask = 16; mask > 0; mask /= 2) most = fmaxf(most, __shfl_xor_sync(kAll, most, mask));
+      for (int mask = 16; mask > 0; mask /= 2)
+        most = fmaxf(most, __shfl_xor_sync(kAll, most, mask));
       if (most != kMinusInfinity) {
         for (int j = lane; j < p.num_kv_tiles; j += 32) sum += exp2f((s[j] - most) * kLog2E);
       }

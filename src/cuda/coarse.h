@@ -11,10 +11,10 @@
 namespace vsa::cuda {
 
 struct CoarseParams {
-  ConstRows q, k, v;       // f32 [B, H, Nq, D], [B, H_kv, Nk, D]
-  const int32_t* kv_len;   // [Nk] valid tokens of each kv tile
-  Rows scores;             // f32 [B, H, Nq, Nk]
-  Rows out;                // f32 [B, H, Nq, D]; data may be null
+  ConstRows q, k, v;      // f32 [B, H, Nq, D], [B, H_kv, Nk, D]
+  const int32_t* kv_len;  // [Nk] valid tokens of each kv tile
+  Rows scores;            // f32 [B, H, Nq, Nk]
+  Rows out;               // f32 [B, H, Nq, D]; data may be null
   int32_t num_heads = 0;
   int32_t group_size = 0;
   int32_t num_q_tiles = 0;

@@ -42,7 +42,8 @@ __device__ __forceinline__ void load_gate(const GateRows& gate, int64_t position
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ CombineParams p) {
+__global__ void __launch_bounds__(kThreads)
+    combine_kernel(const __grid_constant__ CombineParams p) {
   __shared__ int32_t positions[kMaxTileRows];
   const int tile = static_cast<int>(blockIdx.x);
   const int rows = tile_positions(p.plan, tile, positions);
@@ -83,7 +84,8 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant
 
 /// Copies rows as 16-byte pieces, whatever the 16-bit type. A slot is a place in tile order.
 template <bool kToTileOrder>
-__global__ void __launch_bounds__(kThreads) reorder_kernel(const __grid_constant__ ReorderParams p) {
+__global__ void __launch_bounds__(kThreads)
+    reorder_kernel(const __grid_constant__ ReorderParams p) {
   __shared__ int32_t positions[kMaxTileRows];
   const int tile = static_cast<int>(blockIdx.x);
   const int rows = tile_positions(p.plan, tile, positions);

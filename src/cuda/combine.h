@@ -23,7 +23,7 @@ inline GateRows gate_rows(const Gate& gate) {
 }
 
 struct CombineParams {
-  ConstRows fine_out;         // data may be null: no fine branch
+  ConstRows fine_out;                 // data may be null: no fine branch
   const float* coarse_out = nullptr;  // may be null: no coarse branch
   int64_t coarse_batch = 0, coarse_head = 0, coarse_seq = 0;
   GateRows gate_fine, gate_coarse;

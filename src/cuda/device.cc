@@ -40,8 +40,8 @@ BackendInfo info() {
     info.detail = fmt::format("{} (sm_90a)", properties.name);
     return info;
   }
-  info.detail = fmt::format("compiled for sm_90a, but none of {} devices is of compute capability 9.0",
-                            count);
+  info.detail = fmt::format(
+      "compiled for sm_90a, but none of {} devices is of compute capability 9.0", count);
   return info;
 }
 
@@ -56,9 +56,9 @@ Status DeviceScope::enter(std::string_view operation, std::string_view argument,
                                         operation, argument, data));
   }
   if (const int capability = capability_of(attributes.device); capability != kCapability) {
-    return unsupported(fmt::format(
-        "[{}] device: expected one of compute capability 9.0, got device {} of {}.{}", operation,
-        attributes.device, capability / 10, capability % 10));
+    return unsupported(
+        fmt::format("[{}] device: expected one of compute capability 9.0, got device {} of {}.{}",
+                    operation, attributes.device, capability / 10, capability % 10));
   }
   int current = 0;
   VSA_TRY(check(operation, cudaGetDevice(&current)));

@@ -25,9 +25,9 @@ Status launch(std::string_view operation, void (*kernel)(Params...), const Launc
               Args&&... args) {
   constexpr int kWithoutAsking = 48 << 10;
   if (shape.smem_bytes > kWithoutAsking) {
-    VSA_TRY(check(operation,
-                  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       shape.smem_bytes)));
+    VSA_TRY(
+        check(operation, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              shape.smem_bytes)));
   }
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;

@@ -1,7 +1,8 @@
 // Cuts the tiles of a plan into blocks of at most 64 tokens, and takes their memory. Host-only.
+#include "src/cuda/plan.h"
+
 #include <fmt/format.h>
 
-#include "src/cuda/plan.h"
 #include "src/cuda/schedule.h"
 
 namespace vsa::cuda {
@@ -51,9 +52,10 @@ Result<PlanImage> plan_image(std::string_view operation, const TilePlan& plan) {
     cut(shape);
   }
   if (plan.num_tiles() * shape.blocks_per_tile >= ScheduleEntry::kMaxBlocks) {
-    return unsupported(fmt::format("[{}] plan: expected fewer than 2^28 blocks of 64 tokens on the "
-                                   "cuda backend, got {} tiles of {} blocks",
-                                   operation, plan.num_tiles(), shape.blocks_per_tile));
+    return unsupported(
+        fmt::format("[{}] plan: expected fewer than 2^28 blocks of 64 tokens on the "
+                    "cuda backend, got {} tiles of {} blocks",
+                    operation, plan.num_tiles(), shape.blocks_per_tile));
   }
   shape.num_tiles = static_cast<int32_t>(plan.num_tiles());
   shape.num_runs = static_cast<int32_t>(num_runs);

@@ -55,9 +55,9 @@ Status upload(std::string_view operation, const int32_t* from, int64_t count, in
     params.to = to + done;
     params.count = static_cast<int32_t>(std::min<int64_t>(kWordsPerUpload, count - done));
     std::memcpy(params.words, from + done, static_cast<size_t>(params.count) * sizeof(int32_t));
-    VSA_TRY(launch(operation, upload_kernel,
-                   {.grid = dim3(ceil_div(params.count, 256)), .block = dim3(256), .stream = stream},
-                   params));
+    VSA_TRY(launch(
+        operation, upload_kernel,
+        {.grid = dim3(ceil_div(params.count, 256)), .block = dim3(256), .stream = stream}, params));
   }
   return {};
 }

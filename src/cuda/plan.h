@@ -1,5 +1,5 @@
-// A tile plan as the kernels' tables, and how they get to the device without a copy that outlives the
-// call. Host-only.
+// A tile plan as the kernels' tables, and how they get to the device without a copy that outlives
+// the call. Host-only.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -2,9 +2,9 @@
 // thread, in whatever order the caller has it.
 #include <algorithm>
 
+#include "src/cuda/half_type.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/pool.h"
-#include "src/cuda/half_type.h"
 #include "src/cuda/tile_positions.h"
 
 namespace vsa::cuda {
@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const __grid_constant__ 
   const int head = piece / pieces_per_head;
   if (head >= part.num_heads) return;
   const int column = piece % pieces_per_head * kElements;
-  const T* x = static_cast<const T*>(part.x.data) + blockIdx.z * part.x.batch +
-               head * part.x.head + column;
+  const T* x =
+      static_cast<const T*>(part.x.data) + blockIdx.z * part.x.batch + head * part.x.head + column;
 
   float sum[kElements] = {};
   const auto load = [&](int i) {

@@ -12,9 +12,7 @@ struct Rows {
   void* data = nullptr;
   int64_t batch = 0, head = 0, seq = 0;
 };
-inline Rows rows_of(const Tensor& t) {
-  return {t.data, t.stride[0], t.stride[1], t.stride[2]};
-}
+inline Rows rows_of(const Tensor& t) { return {t.data, t.stride[0], t.stride[1], t.stride[2]}; }
 
 /// The same, read only.
 struct ConstRows {

@@ -1,6 +1,6 @@
 // Turns rows of a look-up table into schedules of pairs of query blocks (schedule.h): one warp a
-// pair, binary search for what both rows keep, ballots for the order. No atomics: the same lists give
-// the same schedule.
+// pair, binary search for what both rows keep, ballots for the order. No atomics: the same lists
+// give the same schedule.
 #include "src/cuda/launch.h"
 #include "src/cuda/schedule_build.h"
 
@@ -16,7 +16,8 @@ struct TileList {
   int32_t count;
 };
 
-__device__ __forceinline__ TileList row_of(const ScheduleParams& p, int64_t head_idx, int32_t tile) {
+__device__ __forceinline__ TileList row_of(const ScheduleParams& p, int64_t head_idx,
+                                           int32_t tile) {
   const int64_t row = head_idx * p.lut.dims.num_q_tiles + tile;
   return {p.lut.index + row * p.lut.dims.pitch,
           clamp_to(p.lut.count[row], static_cast<int32_t>(p.lut.dims.pitch))};
@@ -118,8 +119,8 @@ class StepWriter {
   const int32_t lane_;
 };
 
-__global__ void __launch_bounds__(kWarps * 32) schedule_kernel(
-    const __grid_constant__ ScheduleParams p) {
+__global__ void __launch_bounds__(kWarps * 32)
+    schedule_kernel(const __grid_constant__ ScheduleParams p) {
   const uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32;
   if (item >= p.num_items) return;
   const auto pair = static_cast<int32_t>(item % p.num_pairs);

@@ -10,8 +10,8 @@ Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& di
   const PlanShape& kv = plans.kv().shape;
   num_pairs_ = (int64_t{q.num_blocks()} + 1) / 2;
   num_items_ = dims.batch * dims.num_heads * num_pairs_;
-  // Blocks of two rows; of one where both blocks of a pair are of one tile. Tables are not checked on
-  // the device, so this holds for any content.
+  // Blocks of two rows; of one where both blocks of a pair are of one tile. Tables are not checked
+  // on the device, so this holds for any content.
   const int64_t rows = q.blocks_per_tile % 2 == 0 ? 1 : 2;
   entry_pitch_ = rows * dims.pitch * kv.blocks_per_tile;
   heads_ = workspace.take<ScheduleHead>(num_items_);

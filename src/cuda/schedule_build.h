@@ -28,11 +28,11 @@ class Schedule {
   Status build(std::string_view operation, const PlanTables& plans, const ConstLut& lut,
                cudaStream_t stream) const;
 
-  const ScheduleHead* heads() const { return heads_; }   ///< [num_items]
-  const uint32_t* entries() const { return entries_; }   ///< [num_items, entry_pitch]
+  const ScheduleHead* heads() const { return heads_; }  ///< [num_items]
+  const uint32_t* entries() const { return entries_; }  ///< [num_items, entry_pitch]
   int64_t entry_pitch() const { return entry_pitch_; }
-  int64_t num_pairs() const { return num_pairs_; }       ///< of query blocks
-  int64_t num_items() const { return num_items_; }       ///< batch * num_heads * num_pairs
+  int64_t num_pairs() const { return num_pairs_; }  ///< of query blocks
+  int64_t num_items() const { return num_items_; }  ///< batch * num_heads * num_pairs
 
  private:
   int64_t num_pairs_ = 0, num_items_ = 0, entry_pitch_ = 0;

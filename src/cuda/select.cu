@@ -1,15 +1,14 @@
 // select: exactly the k best of each row, ascending, by (score descending, index ascending).
 //
 // One warp a row. Four passes of 8 bits each narrow down the k-th largest key (radix select, counts
-// in shared memory); a last pass in index order keeps all keys above it and the first of those equal
-// to it. Counts are integers, so nothing depends on the order of the atomics.
-#include "src/cuda/select.h"
-
+// in shared memory); a last pass in index order keeps all keys above it and the first of those
+// equal to it. Counts are integers, so nothing depends on the order of the atomics.
 #include <algorithm>
 #include <vector>
 
 #include "src/cuda/launch.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/select.h"
 #include "src/cuda/select_key.h"
 
 namespace vsa::cuda {
@@ -54,14 +53,14 @@ __device__ Threshold find_threshold(const Row& row, int k, uint32_t* bins) {
     const int top = kBins - 1 - lane * 8;
     int mine = 0;
     for (int i = 0; i < 8; ++i) mine += static_cast<int>(bins[top - i]);
-    int upto = mine;
+    int running = mine;
     for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(kAll, upto, step);
-      if (lane >= step) upto += other;
+      const int other = __shfl_up_sync(kAll, running, step);
+      if (lane >= step) running += other;
     }
-    const int owner = __ffs(static_cast<int>(__ballot_sync(kAll, upto >= found.of_equal))) - 1;
+    const int owner = __ffs(static_cast<int>(__ballot_sync(kAll, running >= found.of_equal))) - 1;
     int bin = top;
-    int left = found.of_equal - (upto - mine);
+    int left = found.of_equal - (running - mine);
     if (lane == owner) {
       while (left > static_cast<int>(bins[bin])) left -= static_cast<int>(bins[bin--]);
     }
@@ -95,7 +94,8 @@ __device__ void write_row(const Row& row, const Threshold& threshold, bool dense
   if (lane == 0) p.lut.count[row_idx] = count;
 }
 
-__global__ void __launch_bounds__(kWarps * 32) select_kernel(const __grid_constant__ SelectParams p) {
+__global__ void __launch_bounds__(kWarps * 32)
+    select_kernel(const __grid_constant__ SelectParams p) {
   __shared__ uint32_t bins[kWarps][kBins];
   const int warp = static_cast<int>(threadIdx.x / 32);
   const LutDims& dims = p.lut.dims;
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kWarps * 32) select_kernel(const __grid_consta
 }
 
 /// One warp a row.
-__global__ void __launch_bounds__(kWarps * 32) copy_lut_kernel(
-    const __grid_constant__ ConstLut from, const __grid_constant__ Lut to) {
+__global__ void __launch_bounds__(kWarps * 32)
+    copy_lut_kernel(const __grid_constant__ ConstLut from, const __grid_constant__ Lut to) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   const LutDims& dims = from.dims;
   if (row >= dims.batch * dims.num_heads * dims.num_q_tiles) return;
@@ -162,9 +162,8 @@ void SelectRules::apply_to(SelectParams& params) const {
   params.forced = reinterpret_cast<const uint32_t*>(forced_);
   params.dense = reinterpret_cast<const uint32_t*>(dense_);
   params.num_kv_tiles = static_cast<int32_t>(num_kv_tiles_);
-  params.num_kept = static_cast<int32_t>(
-      std::min(num_kv_tiles_,
-               options_.topk + static_cast<int64_t>(options_.forced_columns.size())));
+  params.num_kept = static_cast<int32_t>(std::min(
+      num_kv_tiles_, options_.topk + static_cast<int64_t>(options_.forced_columns.size())));
 }
 
 Status run_select(std::string_view operation, const SelectParams& params, cudaStream_t stream) {

@@ -12,7 +12,7 @@
 namespace vsa::cuda {
 
 struct SelectParams {
-  ConstRows scores;               // f32 [B, H, Nq, Nk]
+  ConstRows scores;                  // f32 [B, H, Nq, Nk]
   const uint32_t* forced = nullptr;  // bit j of word j / 32: column j is forced; null: none
   const uint32_t* dense = nullptr;   // the same of rows
   Lut lut;

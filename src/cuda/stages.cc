@@ -10,9 +10,7 @@
 namespace vsa::cuda {
 namespace {
 
-cudaStream_t stream_of(const Context& context) {
-  return static_cast<cudaStream_t>(context.stream);
-}
+cudaStream_t stream_of(const Context& context) { return static_cast<cudaStream_t>(context.stream); }
 
 /// tile or untile.
 template <class Run>
@@ -120,8 +118,7 @@ Status fine(const Context& context, const FineArgs& args) {
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   VSA_TRY(schedule.build("fine", plans, args.lut, stream_of(context)));
-  return run_fine_stage(args, plans, schedule, 1.0F, {}, device.num_sms(),
-                        stream_of(context));
+  return run_fine_stage(args, plans, schedule, 1.0F, {}, device.num_sms(), stream_of(context));
 }
 
 Status combine(const Context& context, const CombineArgs& args) {

@@ -26,7 +26,8 @@ Status Carver::status(std::string_view operation) const {
     return {};
   }
   return invalid_argument(fmt::format(
-      "[{}] workspace: expected {} bytes at a multiple of {}, got {} at {}; ask for the number with "
+      "[{}] workspace: expected {} bytes at a multiple of {}, got {} at {}; ask for the number "
+      "with "
       "workspace_query",
       operation, used_, kAlignment, context_.workspace.size_bytes, context_.workspace.data));
 }

@@ -111,13 +111,10 @@ TEST(GpuBehaviour, T19_BatchItemsAreIndependent) {
       }
       return one;
     };
-    const Qkv alone{.q = item(in.q),
-                    .k = item(in.k),
-                    .v = item(in.v),
-                    .q_plan = plan,
-                    .kv_plan = plan};
-    EXPECT_TRUE(same_bits(item(both.out),
-                          gpu::run_attention(alone, options, Outputs::kOutOnly).out));
+    const Qkv alone{
+        .q = item(in.q), .k = item(in.k), .v = item(in.v), .q_plan = plan, .kv_plan = plan};
+    EXPECT_TRUE(
+        same_bits(item(both.out), gpu::run_attention(alone, options, Outputs::kOutOnly).out));
   }
 }
 

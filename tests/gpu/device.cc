@@ -50,13 +50,13 @@ DeviceTensor::DeviceTensor(const ConstTensor& host)
   view_.dtype = host.dtype;
   view_.shape = host.shape;
   view_.stride = host.stride;
-  expect_cuda(cudaMemcpy(view_.data, host.data, static_cast<size_t>(span_bytes_),
-                         cudaMemcpyHostToDevice));
+  expect_cuda(
+      cudaMemcpy(view_.data, host.data, static_cast<size_t>(span_bytes_), cudaMemcpyHostToDevice));
 }
 
 void DeviceTensor::download(const Tensor& host) const {
-  expect_cuda(cudaMemcpy(host.data, view_.data, static_cast<size_t>(span_bytes_),
-                         cudaMemcpyDeviceToHost));
+  expect_cuda(
+      cudaMemcpy(host.data, view_.data, static_cast<size_t>(span_bytes_), cudaMemcpyDeviceToHost));
   EXPECT_TRUE(all_poison(memory_.data(), kGuardBytes)) << "written before the tensor";
   EXPECT_TRUE(all_poison(memory_.data() + kGuardBytes + span_bytes_, kGuardBytes))
       << "written after the tensor";

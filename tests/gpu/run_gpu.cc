@@ -48,9 +48,8 @@ class DeviceGate {
 TestTensor run_tile(const TestTensor& x, const TilePlan& plan) {
   const DeviceTensor from(x.view());
   Output to(x.dtype(), with(x.dims(), plan.padded_len(), x.dims().head_dim), x.order());
-  run_on_gpu([&](const Context& c) {
-    return tile(c, {.x = from.view(), .plan = &plan, .tiled = to});
-  });
+  run_on_gpu(
+      [&](const Context& c) { return tile(c, {.x = from.view(), .plan = &plan, .tiled = to}); });
   return to.take();
 }
 
@@ -58,18 +57,16 @@ TestTensor run_untile(const TestTensor& tiled, const TilePlan& plan) {
   const DeviceTensor from(tiled.view());
   Output to(tiled.dtype(), with(tiled.dims(), plan.seq_len(), tiled.dims().head_dim),
             tiled.order());
-  run_on_gpu([&](const Context& c) {
-    return untile(c, {.tiled = from.view(), .plan = &plan, .x = to});
-  });
+  run_on_gpu(
+      [&](const Context& c) { return untile(c, {.tiled = from.view(), .plan = &plan, .x = to}); });
   return to.take();
 }
 
 TestTensor run_pool(const TestTensor& x, const TilePlan& plan) {
   const DeviceTensor from(x.view());
   Output to(DType::kF32, with(x.dims(), plan.num_tiles(), x.dims().head_dim), x.order());
-  run_on_gpu([&](const Context& c) {
-    return pool(c, {.x = from.view(), .plan = &plan, .pooled = to});
-  });
+  run_on_gpu(
+      [&](const Context& c) { return pool(c, {.x = from.view(), .plan = &plan, .pooled = to}); });
   return to.take();
 }
 
@@ -157,9 +154,8 @@ AttentionResult run_attention(const Qkv& in, const AttentionOptions& options, Ou
   LutBuffer lut({.batch = dims.batch,
                  .num_heads = dims.num_heads,
                  .num_q_tiles = in.q_plan.num_tiles(),
-                 .pitch = options.lut.empty()
-                              ? lut_pitch(options.select, in.kv_plan.num_tiles())
-                              : options.lut.dims.pitch});
+                 .pitch = options.lut.empty() ? lut_pitch(options.select, in.kv_plan.num_tiles())
+                                              : options.lut.dims.pitch});
   const DeviceLut table(lut.view());
   std::optional<DeviceLut> given;
   if (!options.lut.empty()) given.emplace(options.lut);

@@ -1,4 +1,5 @@
-// The stages on the GPU, from and to host tensors: what tests/support/run.h does for other backends.
+// The stages on the GPU, from and to host tensors: what tests/support/run.h does for other
+// backends.
 #pragma once
 
 #include "tests/gpu/device.h"

@@ -80,10 +80,9 @@ TEST_P(GpuStages, SelectGivesTheSameTable) {
   for (const int64_t topk : {int64_t{1}, (most + 1) / 2, most}) {
     SCOPED_TRACE(topk);
     for (const SelectOptions& options :
-         {SelectOptions{.topk = topk},
-          SelectOptions{.topk = topk,
-                        .forced_columns = std::span(forced).first(most > 1 ? 2 : 1),
-                        .dense_rows = dense}}) {
+         {SelectOptions{.topk = topk}, SelectOptions{.topk = topk,
+                                       .forced_columns = std::span(forced).first(most > 1 ? 2 : 1),
+                                       .dense_rows = dense}}) {
       EXPECT_TRUE(same_lut(gpu::run_select(scores, options).view(),
                            test::run_select(kReference, scores, options).view()));
     }
@@ -117,15 +116,12 @@ TEST_P(GpuStages, Combine) {
     const TestTensor gate_fine = like_q(dtype, 5);
     const Heads& heads = shape().heads;
     const TestTensor coarse_out = normal_tensor(
-        DType::kF32,
-        {heads.batch, heads.num_heads, shape().q_plan.num_tiles(), heads.head_dim}, 6);
-    const std::pair<Gate, Gate> gates[] = {
-        {Gate::tensor(gate.view()), Gate::one()},
-        {Gate::constant(0.5F), Gate::tensor(gate_fine.view())},
-        {Gate::zero(), Gate::constant(-2.0F)}};
+        DType::kF32, {heads.batch, heads.num_heads, shape().q_plan.num_tiles(), heads.head_dim}, 6);
+    const std::pair<Gate, Gate> gates[] = {{Gate::tensor(gate.view()), Gate::one()},
+                                           {Gate::constant(0.5F), Gate::tensor(gate_fine.view())},
+                                           {Gate::zero(), Gate::constant(-2.0F)}};
     for (const auto& [coarse, fine] : gates) {
-      const TestTensor got =
-          gpu::run_combine(fine_out, coarse_out, coarse, fine, shape().q_plan);
+      const TestTensor got = gpu::run_combine(fine_out, coarse_out, coarse, fine, shape().q_plan);
       const TestTensor want =
           test::run_combine(kReference, fine_out, coarse_out, coarse, fine, shape().q_plan);
       expect_close(got, want,

@@ -50,9 +50,10 @@ Result<TensorPlan> plan_boxes(std::string_view argument, const ConstTensor& t,
   if (has_negative_stride(t) || seq == 0 || heads.size > kMaxSize ||
       heads.stride > kMaxStrideBytes / kElementBytes ||
       seq > kMaxStrideBytes / kElementBytes / std::max<int64_t>(plane, 1)) {
-    return unsupported(fmt::format("[fine] {}: expected positive strides below 2^40 bytes on the "
-                                   "cuda backend, got [{},{},{},{}]",
-                                   argument, t.stride[0], t.stride[1], t.stride[2], t.stride[3]));
+    return unsupported(
+        fmt::format("[fine] {}: expected positive strides below 2^40 bytes on the "
+                    "cuda backend, got [{},{},{},{}]",
+                    argument, t.stride[0], t.stride[1], t.stride[2], t.stride[3]));
   }
   const auto bytes = [](int64_t elements) {
     return static_cast<uint64_t>(elements * kElementBytes);

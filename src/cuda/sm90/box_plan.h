@@ -1,5 +1,5 @@
-// What the copy engine is told about a tensor: one 5-D view of the caller's memory for each shape of
-// block. Host-only; plain numbers, so that tests can copy by them without a device.
+// What the copy engine is told about a tensor: one 5-D view of the caller's memory for each shape
+// of block. Host-only; plain numbers, so that tests can copy by them without a device.
 //
 // Axes: d elements of a row (64 a box), w, h, f tokens of the video, u heads. The last axis has the
 // greatest common divisor of the strides of batch and head as its stride, so that head (b, h) is
@@ -17,8 +17,8 @@
 namespace vsa::cuda::sm90 {
 
 struct BoxPlan {
-  const void* base = nullptr;  ///< null: no block has this shape
-  std::array<uint64_t, 5> size{};         ///< d, w, h, f, u
+  const void* base = nullptr;              ///< null: no block has this shape
+  std::array<uint64_t, 5> size{};          ///< d, w, h, f, u
   std::array<uint64_t, 4> stride_bytes{};  ///< of w, h, f, u
   std::array<uint32_t, 5> box{};
 };

@@ -8,11 +8,11 @@
 
 namespace vsa::cuda::sm90 {
 
-inline constexpr int kSlabElements = 64;                                // 128 bytes of bf16 or fp16
-inline constexpr int kRowBytes = 128;                                   // a slab's row
-inline constexpr int kSlabBytes = kBlockTokens * kRowBytes;             // 8 KiB
-inline constexpr int kSwizzleRows = 8;                                  // the pattern repeats
-inline constexpr int kGroupBytes = kSwizzleRows * kRowBytes;            // 1 KiB
+inline constexpr int kSlabElements = 64;                      // 128 bytes of bf16 or fp16
+inline constexpr int kRowBytes = 128;                         // a slab's row
+inline constexpr int kSlabBytes = kBlockTokens * kRowBytes;   // 8 KiB
+inline constexpr int kSwizzleRows = 8;                        // the pattern repeats
+inline constexpr int kGroupBytes = kSwizzleRows * kRowBytes;  // 1 KiB
 
 /// Byte of 16-byte piece `piece` (0 to 7) of row `row` within a slab that starts at a multiple of
 /// 1 KiB.

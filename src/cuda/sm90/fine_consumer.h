@@ -16,7 +16,7 @@ template <class T, int kHeadDim>
 class Consumer {
  public:
   using Smem = FineSmem<kHeadDim>;
-  static constexpr int kSteps = kHeadDim / 16;     // products of q k, 16 at a time
+  static constexpr int kSteps = kHeadDim / 16;  // products of q k, 16 at a time
   static constexpr int kKeySteps = kBlockTokens / 16;
 
   __device__ __forceinline__ Consumer(const FineParams& params, Smem& smem, int half)
@@ -35,8 +35,12 @@ class Consumer {
 
       const int32_t head_idx = item / p_.num_pairs;
       const int32_t q_block = item % p_.num_pairs * 2 + half_;
-      Epilogue<T, kHeadDim> epilogue{p_, block, head_idx / p_.num_heads, head_idx % p_.num_heads,
-                                     q_block / p_.q_plan.blocks_per_tile, {}};
+      Epilogue<T, kHeadDim> epilogue{p_,
+                                     block,
+                                     head_idx / p_.num_heads,
+                                     head_idx % p_.num_heads,
+                                     q_block / p_.q_plan.blocks_per_tile,
+                                     {}};
       float out[kHeadDim / 2] = {};
       SoftmaxState softmax;
       attend(head, q, out, softmax, epilogue);
@@ -113,8 +117,7 @@ class Consumer {
   __device__ __forceinline__ void attend(const ScheduleHead& head, uint32_t (&q)[kSteps][4],
                                          float (&out)[kHeadDim / 2], SoftmaxState& softmax,
                                          Epilogue<T, kHeadDim>& epilogue) const {
-    const int32_t num_steps =
-        head.num_common + (half_ == 0 ? head.num_own[0] : head.num_own[1]);
+    const int32_t num_steps = head.num_common + (half_ == 0 ? head.num_own[0] : head.num_own[1]);
     if (num_steps == 0) {
       epilogue.load_gate();
       return;

@@ -59,8 +59,8 @@ struct Epilogue {
       const int64_t from = offset(p.gate, position_of(p.q_plan, block, row(half)));
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
-        gate[half][i] = __ldg(reinterpret_cast<const uint4*>(
-            static_cast<const T*>(p.gate.data) + from + column(i)));
+        gate[half][i] = __ldg(
+            reinterpret_cast<const uint4*>(static_cast<const T*>(p.gate.data) + from + column(i)));
       }
     }
   }

@@ -35,8 +35,8 @@ __device__ __forceinline__ void init_barriers(FineSmem<kHeadDim>& s) {
 }
 
 template <class T, int kHeadDim>
-__global__ void __launch_bounds__(kThreads, 1) fine_fwd_kernel(
-    const __grid_constant__ FineParams params) {
+__global__ void __launch_bounds__(kThreads, 1)
+    fine_fwd_kernel(const __grid_constant__ FineParams params) {
   extern __shared__ uint8_t raw[];
   using Smem = FineSmem<kHeadDim>;
   const uint32_t gap = (Smem::kAlignment - smem_address(raw) % Smem::kAlignment) % Smem::kAlignment;

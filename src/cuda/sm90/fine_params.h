@@ -44,8 +44,8 @@ struct FineParams {
   uint32_t q_sign;   // 0x80008000 if scale is negative: flips q instead
 
   Rows out;
-  Rows lse;               // f32; data may be null
-  ConstRows gate;         // data null: gate_coarse is the constant
+  Rows lse;                 // f32; data may be null
+  ConstRows gate;           // data null: gate_coarse is the constant
   const float* coarse_out;  // [batch * num_heads, num_q_tiles, head_dim]; null: no coarse branch
   float gate_fine;
   float gate_coarse;

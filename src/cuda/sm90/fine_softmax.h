@@ -1,4 +1,5 @@
-// The online softmax of 64 query rows over steps of 64 keys, in the registers of wgmma. Device-only.
+// The online softmax of 64 query rows over steps of 64 keys, in the registers of wgmma.
+// Device-only.
 //
 // A thread holds of two rows (lane / 4 and lane / 4 + 8 of its warp's 16) the columns 8 j + 2
 // (lane % 4) and the next: element 4 j + c of an accumulator is column c % 2 of row c / 2.

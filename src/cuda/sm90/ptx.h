@@ -55,15 +55,8 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
 __device__ __forceinline__ void named_sync(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void named_arrive(uint32_t id, uint32_t threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
 
 // --- copies --------------------------------------------------------------------------------------
-
-__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 struct Box {
   int32_t d, w, h, f, u;  ///< coordinates of the box's first element

@@ -17,8 +17,9 @@ Status find_encoder(EncodeTiled& encoder) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   constexpr unsigned kFirstVersion = 12000;
-  VSA_TRY(check("fine", cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                         kFirstVersion, cudaEnableDefault, &found)));
+  VSA_TRY(
+      check("fine", cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                     kFirstVersion, cudaEnableDefault, &found)));
   if (found != cudaDriverEntryPointSuccess || function == nullptr) {
     return unsupported("[fine] driver: expected one with cuTensorMapEncodeTiled, got an older one");
   }
@@ -37,11 +38,11 @@ Status encode(std::string_view argument, const TensorPlan& plan, DType dtype, Bo
   for (size_t i = 0; i < plan.boxes.size(); ++i) {
     const BoxPlan& box = plan.boxes[i];
     if (box.base == nullptr) continue;
-    const CUresult result = encode_tiled(
-        &maps.box[i], type, 5, const_cast<void*>(box.base), box.size.data(),
-        box.stride_bytes.data(), box.box.data(), kElementStrides, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult result =
+        encode_tiled(&maps.box[i], type, 5, const_cast<void*>(box.base), box.size.data(),
+                     box.stride_bytes.data(), box.box.data(), kElementStrides,
+                     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) {
       return unsupported(fmt::format(
           "[fine] {}: expected a layout that the copy engine can read, got error {} for sizes "

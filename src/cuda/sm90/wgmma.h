@@ -1,8 +1,8 @@
 // wgmma with A in registers and B in shared memory, fp32 accumulators. Device-only.
 //
-// B lies in slabs of 64 elements (128 bytes) by 64 rows, 8 KiB each, 128-byte swizzle: 16-byte piece
-// c of row r is at r * 128 + ((c ^ (r % 8)) * 16). That is what a copy of a box of 64 elements
-// leaves. descriptor.h has the bits.
+// B lies in slabs of 64 elements (128 bytes) by 64 rows, 8 KiB each, 128-byte swizzle: 16-byte
+// piece c of row r is at r * 128 + ((c ^ (r % 8)) * 16). That is what a copy of a box of 64
+// elements leaves. descriptor.h has the bits.
 #pragma once
 
 #include <type_traits>
@@ -25,8 +25,8 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Keeps ptxas from moving what makes `x` behind the next wait, where it would no longer overlap with
-/// the products waited for: x < 0 never holds, which only we know.
+/// Keeps ptxas from moving what makes `x` behind the next wait, where it would no longer overlap
+/// with the products waited for: x < 0 never holds, which only we know.
 __device__ __forceinline__ void finish_before_wait(float x) {
   asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p nanosleep.u32 0;\n}\n" ::"f"(x)
                : "memory");
@@ -48,40 +48,41 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount][4]) {
   }
 }
 
-#define VSA_F8(d, i)                                                                    \
+#define VSA_F8(d, i)                                                                          \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
 #define VSA_F32(d, i) VSA_F8(d, i), VSA_F8(d, i + 8), VSA_F8(d, i + 16), VSA_F8(d, i + 24)
-#define VSA_REGS_0_31                                                              \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "         \
+#define VSA_REGS_0_31                                                      \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define VSA_REGS_32_63                                                             \
+#define VSA_REGS_32_63                                                               \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-/// d += a * b for 64 rows, 64 columns and 16 products. kTransposed: B lies as [16][64] (each row one
-/// product), else as [64][16].
-#define VSA_WGMMA_N64(NAME, TYPE)                                                              \
-  template <int kTransposed>                                                                   \
-  __device__ __forceinline__ void NAME(float (&d)[32], const uint32_t (&a)[4], uint64_t b,     \
-                                       int accumulate) {                                       \
-    asm volatile(                                                                              \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"                                           \
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" VSA_REGS_0_31 "}, "   \
-        "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}\n"                                        \
-        : VSA_F32(d, 0)                                                                        \
+/// d += a * b for 64 rows, 64 columns and 16 products. kTransposed: B lies as [16][64] (each row
+/// one product), else as [64][16].
+#define VSA_WGMMA_N64(NAME, TYPE)                                                                 \
+  template <int kTransposed>                                                                      \
+  __device__ __forceinline__ void NAME(float(&d)[32], const uint32_t(&a)[4], uint64_t b,          \
+                                       int accumulate) {                                          \
+    asm volatile(                                                                                 \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"                                              \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" VSA_REGS_0_31            \
+        "}, "                                                                                     \
+        "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}\n"                                           \
+        : VSA_F32(d, 0)                                                                           \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kTransposed)); \
   }
 /// The same for 128 columns in two slabs.
-#define VSA_WGMMA_N128(NAME, TYPE)                                                             \
-  template <int kTransposed>                                                                   \
-  __device__ __forceinline__ void NAME(float (&d)[64], const uint32_t (&a)[4], uint64_t b,     \
-                                       int accumulate) {                                       \
-    asm volatile(                                                                              \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"                                           \
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" VSA_REGS_0_31 ", "   \
-        VSA_REGS_32_63 "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}\n"                      \
-        : VSA_F32(d, 0), VSA_F32(d, 32)                                                        \
+#define VSA_WGMMA_N128(NAME, TYPE)                                                                \
+  template <int kTransposed>                                                                      \
+  __device__ __forceinline__ void NAME(float(&d)[64], const uint32_t(&a)[4], uint64_t b,          \
+                                       int accumulate) {                                          \
+    asm volatile(                                                                                 \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"                                              \
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" VSA_REGS_0_31           \
+        ", " VSA_REGS_32_63 "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}\n"                    \
+        : VSA_F32(d, 0), VSA_F32(d, 32)                                                           \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kTransposed)); \
   }
 

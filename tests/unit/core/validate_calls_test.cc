@@ -42,9 +42,8 @@ TEST(ValidateCalls, Context) {
           {"backend", [=](auto& s) { s.context.backend = static_cast<BackendId>(id); }, "backend"},
           operation);
     }
-    expect_refused<Setup>({"absent backend",
-                           [](auto& s) { s.context.backend = BackendId::kHip; }, "backend",
-                           StatusCode::kUnsupported},
+    expect_refused<Setup>({"absent backend", [](auto& s) { s.context.backend = BackendId::kHip; },
+                           "backend", StatusCode::kUnsupported},
                           operation);
   });
 }

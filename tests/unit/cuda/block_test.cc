@@ -13,9 +13,9 @@ namespace {
 
 std::vector<TilePlan> plans() {
   std::vector<TilePlan> all;
-  const TileShape shapes[] = {{4, 4, 4}, {2, 8, 8}, {4, 8, 8},  {1, 16, 16}, {8, 4, 4}, {4, 4, 8},
-                              {3, 9, 9}, {3, 5, 2}, {1, 1, 1},  {1, 1, 256}, {2, 9, 9}, {4, 9, 5},
-                              {5, 5, 9}, {1, 2, 97}, {16, 4, 4}};
+  const TileShape shapes[] = {{4, 4, 4}, {2, 8, 8}, {4, 8, 8}, {1, 16, 16}, {8, 4, 4},
+                              {4, 4, 8}, {3, 9, 9}, {3, 5, 2}, {1, 1, 1},   {1, 1, 256},
+                              {2, 9, 9}, {4, 9, 5}, {5, 5, 9}, {1, 2, 97},  {16, 4, 4}};
   const Grid grids[] = {{5, 6, 7}, {8, 8, 8}, {1, 1, 1}, {4, 17, 18}, {9, 3, 300}};
   const std::vector<int64_t> segments{77, 0, 130};
   for (const TileShape& shape : shapes) {

@@ -12,8 +12,8 @@
 namespace vsa::cuda::sm90 {
 namespace {
 
-/// Copies one box as cp.async.bulk.tensor does with a 128-byte swizzle: elements in the order of the
-/// box, 16-byte pieces exchanged by address bits 7 to 9.
+/// Copies one box as cp.async.bulk.tensor does with a 128-byte swizzle: elements in the order of
+/// the box, 16-byte pieces exchanged by address bits 7 to 9.
 void copy_box(const BoxPlan& box, const std::array<int64_t, 5>& at, std::vector<uint16_t>& smem,
               uint32_t to) {
   std::array<int64_t, 5> i{};
@@ -33,8 +33,8 @@ void copy_box(const BoxPlan& box, const std::array<int64_t, 5>& at, std::vector<
             ASSERT_TRUE(inside) << "the kernel never asks for what is outside";
             const uint32_t address = to + n * 2;
             const uint32_t swapped = address ^ ((address >> 7 & 7U) << 4);
-            smem[swapped / 2] = *reinterpret_cast<const uint16_t*>(
-                static_cast<const uint8_t*>(box.base) + offset);
+            smem[swapped / 2] =
+                *reinterpret_cast<const uint16_t*>(static_cast<const uint8_t*>(box.base) + offset);
           }
         }
       }
@@ -42,15 +42,17 @@ void copy_box(const BoxPlan& box, const std::array<int64_t, 5>& at, std::vector<
   }
 }
 
-/// Byte that a descriptor with 128-byte swizzle names: `inner` elements along the contiguous axis of
-/// the matrix, `outer` across it. Canonical layouts of the PTX manual (9.7.15.5.1), 16-bit types:
-///   inner: 64 in a row, then the leading offset;  outer: 8 rows of 128 bytes, then the stride offset
+/// Byte that a descriptor with 128-byte swizzle names: `inner` elements along the contiguous axis
+/// of the matrix, `outer` across it. Canonical layouts of the PTX manual (9.7.15.5.1), 16-bit
+/// types:
+///   inner: 64 in a row, then the leading offset;  outer: 8 rows of 128 bytes, then the stride
+///   offset
 uint32_t named_byte(uint64_t descriptor, uint32_t inner, uint32_t outer) {
   const auto start = static_cast<uint32_t>(descriptor & 0x3FFF) << 4;
   const auto leading = static_cast<uint32_t>(descriptor >> 16 & 0x3FFF) << 4;
   const auto stride = static_cast<uint32_t>(descriptor >> 32 & 0x3FFF) << 4;
-  const uint32_t address = start + inner / 64 * leading + inner % 64 * 2 + outer / 8 * stride +
-                           outer % 8 * 128;
+  const uint32_t address =
+      start + inner / 64 * leading + inner % 64 * 2 + outer / 8 * stride + outer % 8 * 128;
   return address ^ ((address >> 7 & 7U) << 4);
 }
 
@@ -87,14 +89,14 @@ void expect_loads(const TilePlan& plan, int64_t head_dim) {
       const int64_t u = b * boxes.step.batch + h * boxes.step.head;
       for (int32_t i = 0; i < image.shape.num_blocks(); ++i) {
         const int32_t tile = i / image.shape.blocks_per_tile;
-        const Run run =
-            tile < image.shape.num_runs ? image.runs[static_cast<size_t>(tile)] : Run{};
+        const Run run = tile < image.shape.num_runs ? image.runs[static_cast<size_t>(tile)] : Run{};
         const Block block = make_block(image.shape, tile, i % image.shape.blocks_per_tile, run);
         for (int64_t slab = 0; slab < head_dim / 64; ++slab) {
           const auto to = static_cast<uint32_t>(slab * kSlabBytes);
           if (block.len() == 0) continue;
           if (block.kind() != Block::kRun) {
-            copy_box(boxes.boxes[block.kind()], {slab * 64, block.w, block.h, block.f, u}, smem, to);
+            copy_box(boxes.boxes[block.kind()], {slab * 64, block.w, block.h, block.f, u}, smem,
+                     to);
             continue;
           }
           int32_t done = 0;

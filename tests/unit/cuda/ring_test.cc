@@ -192,7 +192,9 @@ TEST(FineRings, AnyOrderOfEventsDeliversTheRightSlots) {
     const int most = trial % 4 == 0 ? 2 : 12;
     for (int item = 0; item < 8; ++item) {
       ScheduleHead head;
-      const auto below = [&](int n) { return static_cast<int32_t>(random() % static_cast<unsigned>(n)); };
+      const auto below = [&](int n) {
+        return static_cast<int32_t>(random() % static_cast<unsigned>(n));
+      };
       head.num_common = below(most);
       if (below(3) > 0) {
         head.num_own[0] = below(most);
