@@ -8,6 +8,8 @@ set(VSA_HAS_CUDA OFF)
 set(VSA_CUDA_LEAST 12.5)
 if(NOT VSA_CUDA)
   set(VSA_CUDA_ABSENCE "configured with VSA_CUDA=OFF")
+elseif(VSA_SANITIZE)
+  set(VSA_CUDA_ABSENCE "left out under sanitizers, which do not know device memory")
 else()
   include(CheckLanguage)
   # No architecture of CMake's choosing: the flags below name the one that the kernels need.

@@ -23,7 +23,8 @@ class Consumer {
       : p_(params), s_(smem), half_(half), lane_(threadIdx.x % 32) {}
 
   __device__ __forceinline__ void run() {
-    uint32_t parity = 0;  // of the q barriers
+    if (half_ == 1 && p_.take_turns != 0) named_arrive(kTurn, 256);  // the first turn is half 0's
+    uint32_t parity = 0;                                             // of the q barriers
     for (int32_t item = static_cast<int32_t>(blockIdx.x); item < p_.num_items;
          item += static_cast<int32_t>(gridDim.x), parity ^= 1) {
       barrier_wait(smem_address(&s_.full_q[half_]), parity);
@@ -49,11 +50,14 @@ class Consumer {
       advance_rings(before_, head);
       // A slot that only the other consumer reads goes through phases unseen. Meeting here makes
       // all of them past, so that the parities of the next item mean what they say.
-      if (head.num_own[0] + head.num_own[1] > 0) named_sync(1, 256);
+      if (head.num_own[0] + head.num_own[1] > 0) named_sync(kMeet, 256);
     }
   }
 
  private:
+  static constexpr uint32_t kMeet = 1;  // named barriers: both consumers at the end of an item
+  static constexpr uint32_t kTurn = 2;  // and 3: the turn of a half, given by the other
+
   /// The A operand of all products with q, from its swizzled tile.
   __device__ __forceinline__ void load_q(uint32_t (&q)[kSteps][4]) const {
     const uint32_t tile = smem_address(s_.q[half_]);
@@ -135,10 +139,16 @@ class Consumer {
     softmax.step(scores, p_.scale_log2, rescale);
     pack_probabilities<T>(scores, p);
 
+    // Steps in which the consumers take turns at the tensor cores: as many as both have.
+    const int32_t num_turns =
+        p_.take_turns != 0 ? head.num_common + min(head.num_own[0], head.num_own[1]) : 0;
     for (int32_t i = 1; i < num_steps; ++i) {
       const Slot next = slot(head, i);
+      const bool in_turn = i < num_turns;
+      if (in_turn) named_sync(kTurn + half_, 256);
       bits = start_scores(next, q, scores);
       start_out(at, p, out);
+      if (in_turn) named_arrive(kTurn + 1 - half_, 256);
       wgmma_wait<1>();
       pin(scores);
       release(&s_.empty_k[next.ring][next.idx]);
@@ -149,7 +159,8 @@ class Consumer {
       pin(out);
       pin(p);
       release(&s_.empty_v[at.ring][at.idx]);
-      rescale_rows(out, rescale);
+      // Once the largest score of a row was seen nothing changes; times 1 is the same bits.
+      if (__any_sync(~0U, rescale[0] != 1.0F || rescale[1] != 1.0F)) rescale_rows(out, rescale);
       pack_probabilities<T>(scores, p);
       at = next;
     }

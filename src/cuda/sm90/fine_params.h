@@ -40,6 +40,8 @@ struct FineParams {
   int32_t group_size;
   int32_t num_items;  // batch * num_heads * num_pairs
 
+  int32_t take_turns;  // 1: the consumers issue products alternately
+
   float scale_log2;  // |scale| * log2(e), not 0
   uint32_t q_sign;   // 0x80008000 if scale is negative: flips q instead
 

@@ -75,6 +75,7 @@ struct Machine {
   Slot slots[2][2][kStages];  // [k or v][ring][slot]
   std::vector<std::pair<Slot*, Content>> in_flight;
   int meeting[2] = {0, 0};  // how often each consumer came to the named barrier
+  int turns[2] = {1, 0};    // of each consumer, given and not yet taken
   int wrong = 0;
 
   Agent producer() {
@@ -117,30 +118,38 @@ struct Machine {
       Slot* last_v = nullptr;
       uint32_t last_parity = 0;
       Content last;
+      const int num_turns = head.num_common + std::min(head.num_own[0], head.num_own[1]);
       for (int i = 0; i <= num_steps; ++i) {
+        if (i > 0 && i < num_turns) {
+          int& mine = turns[half];
+          co_yield [&mine] { return mine > 0; };
+          --mine;
+        }
         RingUse use{};
         Content content;
+        Slot* k = nullptr;
         if (i < num_steps) {
           use = ring_use(before, head.num_common, half, i);
           content = i < head.num_common ? Content{item, 0, i}
                                         : Content{item, 1 + half, i - head.num_common};
-          Slot& k = slots[0][use.ring][use.use % kStages];
+          k = &slots[0][use.ring][use.use % kStages];
           const uint32_t parity = use.use / kStages & 1U;
-          co_yield [&k, parity] { return k.full.done(parity); };
-          read(k, content);
-          for (int warp = 0; warp < kWarps; ++warp) {
-            co_yield [] { return true; };
-            read(k, content);
-            k.empty.arrive(1);
-          }
+          co_yield [k, parity] { return k->full.done(parity); };
         }
         if (last_v != nullptr) {
           co_yield [last_v, last_parity] { return last_v->full.done(last_parity); };
-          for (int warp = 0; warp < kWarps; ++warp) {
-            co_yield [] { return true; };
-            read(*last_v, last);
-            last_v->empty.arrive(1);
-          }
+          // Products are issued: the other's turn. A barrier must not be given two turns at once.
+          if (i < num_turns && ++turns[1 - half] > 1) ++wrong;
+        }
+        for (int warp = 0; k != nullptr && warp < kWarps; ++warp) {
+          co_yield [] { return true; };
+          read(*k, content);
+          k->empty.arrive(1);
+        }
+        for (int warp = 0; last_v != nullptr && warp < kWarps; ++warp) {
+          co_yield [] { return true; };
+          read(*last_v, last);
+          last_v->empty.arrive(1);
         }
         last_v = i < num_steps ? &slots[1][use.ring][use.use % kStages] : nullptr;
         last_parity = use.use / kStages & 1U;
