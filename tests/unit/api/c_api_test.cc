@@ -40,8 +40,13 @@ Struct sized() {
   return s;
 }
 
-constexpr vsa_context kReference{
-    .struct_size = sizeof(vsa_context), .backend = VSA_REFERENCE, .num_threads = 0};
+constexpr vsa_context kReference{.struct_size = sizeof(vsa_context),
+                                 .backend = VSA_REFERENCE,
+                                 .num_threads = 0,
+                                 .stream = nullptr,
+                                 .workspace = nullptr,
+                                 .workspace_bytes = 0,
+                                 .workspace_query = nullptr};
 
 /// Calls visit(operation, function, Args{}) for every entrance that takes a context.
 template <class Visit>

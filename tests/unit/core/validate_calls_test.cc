@@ -48,6 +48,19 @@ TEST(ValidateCalls, Context) {
   });
 }
 
+TEST(ValidateCalls, AWorkspaceQueryAnswersAndRunsNothing) {
+  for_each_entrance([]<class Setup>(std::string_view operation) {
+    Setup setup;
+    int64_t bytes = -1;
+    setup.context.workspace_query = &bytes;
+    const auto before = setup.arena.bytes();
+    const Status status = setup.run();
+    EXPECT_TRUE(status.ok()) << operation << ": " << status.message();
+    EXPECT_EQ(bytes, 0) << operation;
+    EXPECT_TRUE(before == setup.arena.bytes()) << operation << ": memory was touched";
+  });
+}
+
 TEST(ValidateCalls, Plans) {
   for_each_entrance([]<class Setup>(std::string_view operation) {
     const auto spoil = [&]<class Plan>(const std::string& name, Plan get) {
