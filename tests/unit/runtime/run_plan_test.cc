@@ -59,8 +59,8 @@ TEST_F(Pipeline, BadOptionsAreNamed) {
   refused([](auto& o) { o.num_threads = 1 << 30; }, "[generate] num_threads: expected 0 to 1024");
   refused([](auto& o) { o.prompt = "caf\xE9"; }, "[tokenize] prompt: expected UTF-8");
   refused([](auto& o) { o.negative_prompt = "\xFF"; }, "[tokenize] prompt: expected UTF-8");
-  refused([](auto& o) { o.backend = BackendId::kHip; },
-          "[generate] backend: hip is not available", StatusCode::kUnsupported);
+  refused([](auto& o) { o.backend = BackendId::kHip; }, "[generate] backend: hip is not available",
+          StatusCode::kUnsupported);
   refused([](auto& o) { o.model = "/nowhere"; }, "/nowhere", StatusCode::kIoError);
 }
 
