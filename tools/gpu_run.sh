@@ -1,11 +1,14 @@
 #!/bin/bash
 # Runs a bundle (tools/gpu_bundle.sh) on a machine with a GPU: tests in groups that cannot hang longer
-# than their limit, then the bench. Logs go to $OUT (default: out); a short summary to stdout.
+# than their limit, then the bench. Results go to $OUT (default: out), the tests' logs there into one
+# logs.tgz; a short summary to stdout.
 # usage: gpu_run.sh [tests] [bench FILTER REPEATS] [dense] [sanitize]
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-out}
 mkdir -p "$out"
+logs=$(mktemp -d)
+trap 'tar -czf "$out/logs.tgz" -C "$logs" . && rm -rf "$logs"' EXIT
 export OMP_WAIT_POLICY=passive
 
 # The bundle's libraries are for the bundle's programs alone.
@@ -16,15 +19,15 @@ group() {
   local pids=() failed=0
   for shard in 0 1 2 3 4 5 6 7; do
     GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=$shard ours timeout -s KILL "$2" "$here/gpu_tests" \
-      --gtest_filter="$3" > "$out/$1.$shard.log" 2>&1 &
+      --gtest_filter="$3" > "$logs/$1.$shard.log" 2>&1 &
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || failed=$((failed + 1)); done
-  echo "tests $1: $(cat "$out/$1".*.log | grep -c '^\[       OK') passed," \
-    "$(cat "$out/$1".*.log | grep -c '^\[  FAILED  \].*ms)$') failed," \
-    "$(cat "$out/$1".*.log | grep -c '^\[  SKIPPED \].*ms)$') skipped, $failed of 8 processes failed"
-  grep -hE '^\[  FAILED  \].*ms\)$' "$out/$1".*.log | head -12
-  grep -hE -A9 'Failure$|terminate|CUDA error|what\(\)' "$out/$1".*.log | cut -c1-300 | head -40
+  echo "tests $1: $(cat "$logs/$1".*.log | grep -c '^\[       OK') passed," \
+    "$(cat "$logs/$1".*.log | grep -c '^\[  FAILED  \].*ms)$') failed," \
+    "$(cat "$logs/$1".*.log | grep -c '^\[  SKIPPED \].*ms)$') skipped, $failed of 8 processes failed"
+  grep -hE '^\[  FAILED  \].*ms\)$' "$logs/$1".*.log | head -12
+  grep -hE -A9 'Failure$|terminate|CUDA error|what\(\)' "$logs/$1".*.log | cut -c1-300 | head -40
 }
 
 while [ $# -gt 0 ]; do
@@ -48,8 +51,8 @@ while [ $# -gt 0 ]; do
     sanitize)
       for tool in memcheck racecheck synccheck initcheck; do
         ours timeout -s KILL 100 compute-sanitizer --tool "$tool" "$here/gpu_tests" \
-          --gtest_filter='*GpuStages.Fine/D64_edges' > "$out/$tool.log" 2>&1
-        echo "$tool: exit $?, $(tail -1 "$out/$tool.log")"
+          --gtest_filter='*GpuStages.Fine/D64_edges' > "$logs/$tool.log" 2>&1
+        echo "$tool: exit $?, $(tail -1 "$logs/$tool.log")"
       done
       ;;
     *)

@@ -117,16 +117,22 @@ TEST_P(GpuStages, Combine) {
     const Heads& heads = shape().heads;
     const TestTensor coarse_out = normal_tensor(
         DType::kF32, {heads.batch, heads.num_heads, shape().q_plan.num_tiles(), heads.head_dim}, 6);
-    const std::pair<Gate, Gate> gates[] = {{Gate::tensor(gate.view()), Gate::one()},
-                                           {Gate::constant(0.5F), Gate::tensor(gate_fine.view())},
-                                           {Gate::zero(), Gate::constant(-2.0F)}};
-    for (const auto& [coarse, fine] : gates) {
-      const TestTensor got = gpu::run_combine(fine_out, coarse_out, coarse, fine, shape().q_plan);
-      const TestTensor want =
-          test::run_combine(kReference, fine_out, coarse_out, coarse, fine, shape().q_plan);
-      expect_close(got, want,
-                   combine_tolerance(fine_out, coarse_out, coarse, fine, shape().q_plan));
-    }
+    // The reference runs on the same values in f64, so that it rounds nothing.
+    const TestTensor wide_gate = gate.as(DType::kF64);
+    const TestTensor wide_gate_fine = gate_fine.as(DType::kF64);
+    const auto check = [&](const Gate& coarse, const Gate& fine, const Gate& wide_coarse,
+                           const Gate& wide_fine) {
+      expect_close(
+          gpu::run_combine(fine_out, coarse_out, coarse, fine, shape().q_plan),
+          test::run_combine(kReference, fine_out.as(DType::kF64), coarse_out.as(DType::kF64),
+                            wide_coarse, wide_fine, shape().q_plan),
+          combine_tolerance(fine_out, coarse_out, coarse, fine, shape().q_plan));
+    };
+    const Gate half = Gate::constant(0.5F);
+    const Gate minus_two = Gate::constant(-2.0F);
+    check(Gate::tensor(gate.view()), Gate::one(), Gate::tensor(wide_gate.view()), Gate::one());
+    check(half, Gate::tensor(gate_fine.view()), half, Gate::tensor(wide_gate_fine.view()));
+    check(Gate::zero(), minus_two, Gate::zero(), minus_two);
   }
 }
 
