@@ -74,6 +74,10 @@ bench: build  ## time stages and operator over bench/cases, as json lines in out
 	@mkdir -p out
 	@$(VSA) bench --json | tee out/bench.jsonl
 
+.PHONY: bench-gpu
+bench-gpu:  ## the CUDA backend: build (needs CUDA 12.5), check, time (needs an H100 or H200)
+	@tools/bench_gpu.sh -j $(JOBS)
+
 .PHONY: check
 check:  ## format, layers, lengths, spelling, large files, links, mutations
 	@tools/install_deps.sh check

@@ -20,6 +20,7 @@ namespace {
 struct BenchCommand {
   std::string cases = "bench/cases";
   std::vector<std::string> names, stages;
+  std::string dtype;  // empty: that of each case
   int64_t repeats = 20;
   BackendOptions backend;
   bool list = false, json = false;
@@ -74,6 +75,9 @@ std::vector<BenchCase> chosen_cases(const BenchCommand& command) {
       return std::ranges::find(command.names, c.name) == command.names.end();
     });
   }
+  if (!command.dtype.empty()) {
+    for (BenchCase& c : cases) c.dtype = parse_dtype("--dtype", command.dtype);
+  }
   return cases;
 }
 
@@ -99,6 +103,13 @@ void run(const BenchCommand& command) {
     fail_usage(fmt::format("--repeats: expected at least 1, got {}", command.repeats));
   }
   const Context context = command.backend.context();
+  if (context.backend == BackendId::kCuda) {
+    for (const std::string& wanted : command.stages) {
+      if (wanted != "gemm" && !wanted.ends_with("_backward")) continue;
+      throw Failure(ExitCode::kUnsupported,
+                    fmt::format("--stage {}: the cuda backend has none", wanted));
+    }
+  }
   const std::vector<BenchCase> cases = chosen_cases(command);
   if (command.list) {
     print_cases(cases, command.json);
@@ -118,6 +129,7 @@ void add_bench(CLI::App& app) {
   command.add_option("--cases", options->cases, "file or folder of cases")->capture_default_str();
   command.add_option("--case", options->names, "run these cases only");
   command.add_option("--stage", options->stages, "run these stages only");
+  command.add_option("--dtype", options->dtype, "bf16, f16, f32 or f64 instead of the cases' own");
   command.add_option("--repeats", options->repeats, "samples of each")->capture_default_str();
   command.add_flag("--list", options->list, "list the cases and end");
   options->backend.add_to(command);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/cost.h"
+#include "cli/device.h"
 
 namespace vsa::cli {
 namespace {
@@ -17,6 +18,29 @@ double pair_flops_of(const BenchProblem& p, const ConstLut& lut) {
   return pair_flops(kept_pairs(p.plan, p.plan, lut), p.c.head_dim);
 }
 
+/// Gives a contestant what it runs: `stage` with each of `calls`.
+template <class Args>
+void set_calls(Contestant& x, const Context& context, Status (*stage)(const Context&, const Args&),
+               std::vector<std::type_identity_t<Args>> calls) {
+  if (context.backend != BackendId::kCuda) {
+    x.run = [context, stage, calls = std::move(calls)]() -> Status {
+      for (const Args& args : calls) VSA_TRY(stage(context, args));
+      return {};
+    };
+    return;
+  }
+  const auto device = std::make_shared<Device>();
+  for (Args& args : calls) args = on_device(*device, args);
+  x.run = [device, stage, calls = std::move(calls)]() -> Status {
+    for (const Args& args : calls) {
+      VSA_TRY(device->call([&](const Context& c) { return stage(c, args); }));
+    }
+    return {};
+  };
+  x.wait = [device] { device->wait(); };
+  x.fetch = [device] { device->fetch(); };
+}
+
 std::vector<Contestant> forward_stages(BenchProblem& p, const Context& context) {
   const double tile_pairs = static_cast<double>(p.plan.num_tiles() * p.plan.num_tiles());
   const double coarse_flops =
@@ -28,50 +52,47 @@ std::vector<Contestant> forward_stages(BenchProblem& p, const Context& context) 
                  .baseline = "",
                  .flops = pair_flops_of(p, p.full_lut.view()),
                  .bytes = qkv + bytes_of({&p.full_out, &p.full_lse}),
-                 .run = [&p, context] { return vsa::fine(context, p.fine(true)); },
                  .check = [&p] { return check_fine(p, true); }});
+  set_calls(all.back(), context, vsa::fine, {p.fine(true)});
   all.push_back({.stage = "pool",
                  .baseline = "",
                  .flops = 0.0,
                  .bytes = qkv + bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled}),
-                 .run = [&p, context]() -> Status {
-                   VSA_TRY(vsa::pool(context, p.pool(p.q, p.q_pooled)));
-                   VSA_TRY(vsa::pool(context, p.pool(p.k, p.k_pooled)));
-                   return vsa::pool(context, p.pool(p.v, p.v_pooled));
-                 },
                  .check = [&p] { return check_pool(p); }});
+  set_calls(all.back(), context, vsa::pool,
+            {p.pool(p.q, p.q_pooled), p.pool(p.k, p.k_pooled), p.pool(p.v, p.v_pooled)});
   all.push_back(
       {.stage = "coarse",
        .baseline = "",
        .flops = coarse_flops,
        .bytes = bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled, &p.scores, &p.coarse_out}),
-       .run = [&p, context] { return vsa::coarse(context, p.coarse()); },
        .check = [&p] { return check_coarse(p); }});
+  set_calls(all.back(), context, vsa::coarse, {p.coarse()});
   all.push_back({.stage = "select",
                  .baseline = "",
                  .flops = 0.0,
                  .bytes = bytes_of({&p.scores}),
-                 .run = [&p, context] { return vsa::select(context, p.select()); },
                  .check = [&p] { return check_select(p); }});
+  set_calls(all.back(), context, vsa::select, {p.select()});
   all.push_back({.stage = "fine",
                  .baseline = "dense",
                  .flops = fine_flops,
                  .bytes = qkv + bytes_of({&p.fine_out, &p.lse}),
-                 .run = [&p, context] { return vsa::fine(context, p.fine(false)); },
                  .check = [&p] { return check_fine(p, false); }});
+  set_calls(all.back(), context, vsa::fine, {p.fine(false)});
   all.push_back({.stage = "combine",
                  .baseline = "",
                  .flops = 0.0,
                  .bytes = bytes_of({&p.fine_out, &p.coarse_out, &p.gate, &p.combined}),
-                 .run = [&p, context] { return vsa::combine(context, p.combine()); },
                  .check = [&p] { return check_combine(p); }});
+  set_calls(all.back(), context, vsa::combine, {p.combine()});
   all.push_back(
       {.stage = "attention",
        .baseline = "dense",
        .flops = fine_flops + coarse_flops,
        .bytes = qkv + bytes_of({&p.gate, &p.out, &p.attention_lse, &p.attention_fine_out}),
-       .run = [&p, context] { return vsa::attention_forward(context, p.attention()); },
        .check = [&p] { return check_attention(p); }});
+  set_calls(all.back(), context, vsa::attention_forward, {p.attention()});
   return all;
 }
 
@@ -129,6 +150,17 @@ std::vector<Contestant> backward_stages(BenchProblem& p, const Context& context)
   return all;
 }
 
+Contestant gemm_contestant(GemmBase& gemm) {
+  return {.stage = "gemm",
+          .baseline = "",
+          .flops = GemmBase::flops(),
+          .bytes = 0.0,
+          .run = [&gemm]() -> Status {
+            gemm.run();
+            return {};
+          }};
+}
+
 }  // namespace
 
 std::vector<std::string> bench_stages() {
@@ -150,18 +182,13 @@ std::vector<std::string> bench_stages() {
 
 std::vector<Contestant> contestants(BenchProblem& problem, GemmBase& gemm, const Context& context,
                                     const std::vector<std::string>& stages) {
+  const bool on_host = context.backend != BackendId::kCuda;
   std::vector<Contestant> all;
-  all.push_back({.stage = "gemm",
-                 .baseline = "",
-                 .flops = GemmBase::flops(),
-                 .bytes = 0.0,
-                 .run = [&gemm]() -> Status {
-                   gemm.run();
-                   return {};
-                 },
-                 .check = {}});
+  if (on_host) all.push_back(gemm_contestant(gemm));
   for (Contestant& x : forward_stages(problem, context)) all.push_back(std::move(x));
-  for (Contestant& x : backward_stages(problem, context)) all.push_back(std::move(x));
+  if (on_host) {
+    for (Contestant& x : backward_stages(problem, context)) all.push_back(std::move(x));
+  }
   if (!stages.empty()) {
     std::erase_if(all, [&](const Contestant& x) {
       return std::ranges::find(stages, x.stage) == stages.end();

@@ -13,18 +13,22 @@ namespace vsa::cli {
 
 struct Contestant {
   std::string stage;
-  std::string baseline;  ///< the contestant that `speedup` is against; empty: none
-  double flops = 0.0;    ///< of executed pairs; 0: not worth counting
-  double bytes = 0.0;    ///< inputs and outputs, each once
-  std::function<Status()> run;
-  std::function<CheckResult()> check;  ///< of the outputs of the last run; empty: needs none
+  std::string baseline;              ///< the contestant that `speedup` is against; empty: none
+  double flops = 0.0;                ///< of executed pairs; 0: not worth counting
+  double bytes = 0.0;                ///< inputs and outputs, each once
+  std::function<Status()> run = {};  ///< on the cuda backend it only enqueues
+  std::function<void()> wait = {};   ///< for what run enqueued; empty: nothing to wait for
+  std::function<void()> fetch = {};  ///< brings outputs to the host; empty: they are there
+  std::function<CheckResult()> check = {};  ///< of the outputs of the last run; empty: needs none
 };
 
 /// Names of all stages in the order in which they run: "gemm", "dense", "pool", ...,
 /// "attention", and the same with "_backward".
 std::vector<std::string> bench_stages();
 
-/// Contestants of the given stages (all if empty), in that order.
+/// Contestants of the given stages (all that the backend has if empty), in that order. On the cuda
+/// backend each has copies of its inputs on the device, and there is no gemm: it is the
+/// processor's.
 ///   dense  the fine stage with every kv tile kept
 /// Backward counts 2.5 times the FLOPs of forward, as is usual: five products of the same size
 /// instead of two, whatever a backend computes twice.

@@ -10,9 +10,10 @@
 namespace vsa::cli {
 namespace {
 
-double time_ms(const std::function<Status()>& run, int64_t times) {
+double time_ms(const Contestant& x, int64_t times) {
   const auto start = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < times; ++i) check(run());
+  for (int64_t i = 0; i < times; ++i) check(x.run());
+  if (x.wait) x.wait();
   const auto passed = std::chrono::steady_clock::now() - start;
   return std::chrono::duration<double, std::milli>(passed).count() / static_cast<double>(times);
 }
@@ -33,10 +34,11 @@ void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,
     bar.update(c.name + " check", static_cast<int64_t>(i), std::ssize(all));
     interrupt.check();
     Contestant& x = all[i].contestant;
-    const double first_ms = time_ms(x.run, 1);
+    const double first_ms = time_ms(x, 1);
     // A sample lasts at least 1 ms, a thousand times what reading the clock costs.
     all[i].inner = std::max<int64_t>(1, static_cast<int64_t>(1.0 / first_ms));
     if (!x.check) continue;
+    if (x.fetch) x.fetch();
     all[i].check = x.check();
     if (!all[i].check->ok()) {
       throw Failure(ExitCode::kFailed,
@@ -53,7 +55,7 @@ void time_all(const BenchCase& c, int64_t repeats, std::vector<Measured>& all, P
     for (Measured& x : all) {
       bar.update(c.name, round, repeats + 1, x.contestant.stage);
       interrupt.check();
-      const double ms = time_ms(x.contestant.run, x.inner);
+      const double ms = time_ms(x.contestant, x.inner);
       if (round > 0) x.ms.push_back(ms);
     }
   }

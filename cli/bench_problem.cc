@@ -1,5 +1,6 @@
 #include "cli/bench_problem.h"
 
+#include "cli/device.h"
 #include "cli/failure.h"
 
 namespace vsa::cli {
@@ -59,14 +60,15 @@ BenchProblem::BenchProblem(const BenchCase& bench_case)
 }
 
 Status BenchProblem::prepare(const Context& context, bool full) {
-  VSA_TRY(vsa::pool(context, pool(q, q_pooled)));
-  VSA_TRY(vsa::pool(context, pool(k, k_pooled)));
-  VSA_TRY(vsa::pool(context, pool(v, v_pooled)));
-  VSA_TRY(vsa::coarse(context, coarse()));
-  VSA_TRY(vsa::select(context, select()));
-  VSA_TRY(vsa::fine(context, fine(false)));
-  if (full) VSA_TRY(vsa::fine(context, fine(true)));
-  VSA_TRY(vsa::attention_forward(context, attention()));
+  VSA_TRY(on_backend(context, vsa::pool, pool(q, q_pooled)));
+  VSA_TRY(on_backend(context, vsa::pool, pool(k, k_pooled)));
+  VSA_TRY(on_backend(context, vsa::pool, pool(v, v_pooled)));
+  VSA_TRY(on_backend(context, vsa::coarse, coarse()));
+  VSA_TRY(on_backend(context, vsa::select, select()));
+  VSA_TRY(on_backend(context, vsa::fine, fine(false)));
+  if (full) VSA_TRY(on_backend(context, vsa::fine, fine(true)));
+  VSA_TRY(on_backend(context, vsa::attention_forward, attention()));
+  if (context.backend == BackendId::kCuda) return {};  // it has no backward
   return vsa::combine_backward(context, combine_backward());
 }
 

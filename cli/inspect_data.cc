@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "cli/device.h"
 #include "cli/failure.h"
 #include "cli/heads.h"
 
@@ -68,18 +69,19 @@ HeadMap map_head(const Context& context, const AttentionInput& input, int64_t ba
               .scores = std::vector<float>(static_cast<size_t>(nq * nk)),
               .lut = LutBuffer(
                   {.batch = 1, .num_heads = 1, .num_q_tiles = nq, .pitch = lut_pitch(select, nk)})};
-  check(pool(context, {.x = in.q, .plan = &input.q_plan(), .pooled = q.view()}));
-  check(pool(context, {.x = in.k, .plan = &input.kv_plan(), .pooled = k.view()}));
-  check(pool(context, {.x = in.v, .plan = &input.kv_plan(), .pooled = v.view()}));
-  check(coarse(context, {.q_pooled = q.view(),
-                         .k_pooled = k.view(),
-                         .v_pooled = v.view(),
-                         .kv_plan = &input.kv_plan(),
-                         .scale = scale,
-                         .coarse_scores = scores.view(),
-                         .coarse_out = {}}));
-  check(vsa::select(context,
-                    {.coarse_scores = scores.view(), .options = select, .lut = map.lut.view()}));
+  check(on_backend(context, vsa::pool, {.x = in.q, .plan = &input.q_plan(), .pooled = q.view()}));
+  check(on_backend(context, vsa::pool, {.x = in.k, .plan = &input.kv_plan(), .pooled = k.view()}));
+  check(on_backend(context, vsa::pool, {.x = in.v, .plan = &input.kv_plan(), .pooled = v.view()}));
+  check(on_backend(context, vsa::coarse,
+                   {.q_pooled = q.view(),
+                    .k_pooled = k.view(),
+                    .v_pooled = v.view(),
+                    .kv_plan = &input.kv_plan(),
+                    .scale = scale,
+                    .coarse_scores = scores.view(),
+                    .coarse_out = {}}));
+  check(on_backend(context, vsa::select,
+                   {.coarse_scores = scores.view(), .options = select, .lut = map.lut.view()}));
   const Tensor& from = scores.view();
   for (size_t i = 0; i < map.scores.size(); ++i) {
     map.scores[i] = static_cast<float>(element(from.data, from.dtype, static_cast<int64_t>(i)));
@@ -97,15 +99,16 @@ Mass captured_mass(const Context& context, const AttentionInput& input, int64_t 
                         Layout::kBhsd);
   const auto lse_of = [&](const ConstLut& lut) {
     OwnedTensor lse = statistics(in.q, rows, 1);
-    check(fine(context, {.q = q.view(),
-                         .k = in.k,
-                         .v = in.v,
-                         .q_plan = &sample.plan,
-                         .kv_plan = &input.kv_plan(),
-                         .lut = lut,
-                         .scale = scale,
-                         .out = out.view(),
-                         .lse = lse.view()}));
+    check(on_backend(context, vsa::fine,
+                     {.q = q.view(),
+                      .k = in.k,
+                      .v = in.v,
+                      .q_plan = &sample.plan,
+                      .kv_plan = &input.kv_plan(),
+                      .lut = lut,
+                      .scale = scale,
+                      .out = out.view(),
+                      .lse = lse.view()}));
     return lse;
   };
   const LutBuffer all = LutBuffer::dense({.batch = 1,

@@ -149,6 +149,12 @@ Status resolve_backend(const GenerateOptions& options, RunPlan& plan) {
     return invalid_argument(fmt::format("[generate] num_threads: expected 0 to {}, got {}",
                                         kMaxThreads, options.num_threads));
   }
+  if (options.backend == BackendId::kCuda) {
+    return unsupported(
+        "[generate] backend: expected reference or cpu, as the runtime computes in host memory, "
+        "got "
+        "cuda");
+  }
   for (const BackendInfo& info : backends()) {
     if (info.id != options.backend) continue;
     plan.backend_detail = info.detail;

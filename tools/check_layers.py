@@ -41,7 +41,7 @@ THIRD_PARTY = {
     "sentencepiece": {"runtime/"},
     "fmt/": {"src/core/", "src/reference/", "src/cpu/", "src/cuda/", "src/api/", "runtime/", "cli/",
              "tests/", "bench/"},
-    "cuda": {"src/cuda/", "tests/", "bench/"},
+    "cuda": {"src/cuda/", "cli/", "tests/", "bench/"},
     "torch/": set(),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -14,12 +14,12 @@ export OMP_WAIT_POLICY=passive
 # The bundle's libraries are for the bundle's programs alone.
 ours() { LD_LIBRARY_PATH=$here/lib:${LD_LIBRARY_PATH:-} "$@"; }
 
-# group NAME LIMIT FILTER: 8 processes share the tests, each ends after LIMIT seconds.
+# group NAME LIMIT PROGRAM FILTER: 8 processes share the tests, each ends after LIMIT seconds.
 group() {
   local pids=() failed=0
   for shard in 0 1 2 3 4 5 6 7; do
-    GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=$shard ours timeout -s KILL "$2" "$here/gpu_tests" \
-      --gtest_filter="$3" > "$logs/$1.$shard.log" 2>&1 &
+    GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=$shard ours timeout -s KILL "$2" "$here/$3" \
+      --gtest_filter="$4" > "$logs/$1.$shard.log" 2>&1 &
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || failed=$((failed + 1)); done
@@ -33,9 +33,10 @@ group() {
 while [ $# -gt 0 ]; do
   case $1 in
     tests)
-      group stages 40 '*GpuStages.*-*GpuStages.Fine/*'
-      group fine 40 '*GpuStages.Fine/*'
-      group rest 60 '*GpuAttention*:GpuBehaviour.*'
+      group stages 40 gpu_tests '*GpuStages.*-*GpuStages.Fine/*'
+      group fine 40 gpu_tests '*GpuStages.Fine/*'
+      group rest 60 gpu_tests '*GpuAttention*:GpuBehaviour.*'
+      VSA_TEST_CLI=$here/vsa group cli 60 cli_tests 'CliCuda.*'
       ;;
     bench)
       ours timeout -s KILL 100 "$here/vsa_gpu_bench" "$2" "$3" > "$out/bench.jsonl" 2> "$out/bench.txt"

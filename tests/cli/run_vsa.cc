@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -76,7 +77,9 @@ bool drain(int fd, std::string& text) {
 }  // namespace
 
 RunResult run_vsa(const std::vector<std::string>& args, const RunOptions& options) {
-  std::vector<std::string> words = {VSA_CLI_PATH};
+  // A bundle for another machine says where its vsa lies.
+  const char* elsewhere = std::getenv("VSA_TEST_CLI");
+  std::vector<std::string> words = {elsewhere != nullptr ? elsewhere : VSA_CLI_PATH};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

@@ -1,0 +1,60 @@
+// Calls on the CUDA backend with host tensors: copies in device memory, and back. Host-only.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "vsa/attention.h"
+
+namespace vsa::cli {
+
+/// Device memory for the tensors and tables of some calls, and a stream that the calls run on. In a
+/// build without CUDA every member throws. All throw Failure on a CUDA error.
+class Device {
+ public:
+  Device();
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  /// A copy on the device, contiguous [B, H, S, D] whatever the strides; what is empty stays empty.
+  ConstTensor in(const ConstTensor& host);
+  Gate in(const Gate& host);
+  ConstLut in(const ConstLut& host);
+  /// Room on the device for an output, which `fetch` copies into `host`.
+  Tensor out(const Tensor& host);
+  Lut out(const Lut& host);
+
+  /// Calls with this device's stream and the workspace that the call asks for; enqueues only.
+  Status call(const std::function<Status(const Context&)>& stage);
+  /// Waits for all that was called.
+  void wait();
+  /// Waits, and copies every output to where it belongs.
+  void fetch();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The arguments of a call with everything in device memory.
+PoolArgs on_device(Device& device, PoolArgs args);
+CoarseArgs on_device(Device& device, CoarseArgs args);
+SelectArgs on_device(Device& device, SelectArgs args);
+FineArgs on_device(Device& device, FineArgs args);
+CombineArgs on_device(Device& device, CombineArgs args);
+AttentionArgs on_device(Device& device, AttentionArgs args);
+
+/// A stage on the context's backend, from and to host memory.
+template <class Args>
+Status on_backend(const Context& context, Status (*stage)(const Context&, const Args&),
+                  const std::type_identity_t<Args>& args) {
+  if (context.backend != BackendId::kCuda) return stage(context, args);
+  Device device;
+  const Args there = on_device(device, args);
+  const Status status = device.call([&](const Context& c) { return stage(c, there); });
+  if (status.ok()) device.fetch();
+  return status;
+}
+
+}  // namespace vsa::cli
