@@ -16,6 +16,7 @@
 #include "vsa/attention.h"
 #include "vsa/backend.h"
 #include "vsa/lut.h"
+#include "vsa/norm_rope_pool.h"
 #include "vsa/stages.h"
 #include "vsa/status.h"
 #include "vsa/tensor.h"

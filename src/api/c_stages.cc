@@ -3,6 +3,7 @@
 
 #include "src/api/c_guard.h"
 #include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
 
 namespace vsa::c_api {
 namespace {
@@ -143,6 +144,22 @@ vsa_status vsa_pool(const vsa_context* context, const vsa_pool_args* args) noexc
   return call("pool", context, args, [](const Context& c, const vsa_pool_args& a) {
     return pool(c, {.x = from_c(a.x), .plan = from_c(a.plan), .pooled = from_c(a.pooled)});
   });
+}
+
+vsa_status vsa_norm_rope_pool(const vsa_context* context,
+                              const vsa_norm_rope_pool_args* args) noexcept {
+  return call("norm_rope_pool", context, args,
+              [](const Context& c, const vsa_norm_rope_pool_args& a) {
+                return norm_rope_pool(c, {.x = from_c(a.x),
+                                          .plan = from_c(a.plan),
+                                          .norm = static_cast<NormOver>(a.norm),
+                                          .eps = a.eps,
+                                          .weight = from_c(a.weight),
+                                          .rstd = from_c(a.rstd),
+                                          .cos = from_c(a.cos),
+                                          .sin = from_c(a.sin),
+                                          .pooled = from_c(a.pooled)});
+              });
 }
 
 vsa_status vsa_pool_backward(const vsa_context* context,

@@ -7,6 +7,7 @@
 #include "src/api/registry.h"
 #include "src/core/validate.h"
 #include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
 
 namespace vsa {
 namespace {
@@ -69,6 +70,9 @@ Status untile(const Context& context, const UntileArgs& args) {
 }
 Status pool(const Context& context, const PoolArgs& args) {
   return dispatch("pool", context, args, &BackendTable::pool);
+}
+Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args) {
+  return dispatch("norm_rope_pool", context, args, &BackendTable::norm_rope_pool);
 }
 Status coarse(const Context& context, const CoarseArgs& args) {
   return dispatch("coarse", context, args, &BackendTable::coarse);

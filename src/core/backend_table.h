@@ -8,6 +8,7 @@
 #include <string>
 
 #include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
 
 namespace vsa {
 
@@ -21,6 +22,7 @@ struct BackendTable {
   Status (*tile)(const Context&, const TileArgs&) = nullptr;
   Status (*untile)(const Context&, const UntileArgs&) = nullptr;
   Status (*pool)(const Context&, const PoolArgs&) = nullptr;
+  Status (*norm_rope_pool)(const Context&, const NormRopePoolArgs&) = nullptr;
   Status (*coarse)(const Context&, const CoarseArgs&) = nullptr;
   Status (*select)(const Context&, const SelectArgs&) = nullptr;
   Status (*fine)(const Context&, const FineArgs&) = nullptr;

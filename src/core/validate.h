@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
 
 namespace vsa {
 
@@ -13,6 +14,7 @@ Status validate(const Context& context, const TileArgs& args);
 Status validate(const Context& context, const UntileArgs& args);
 Status validate(const Context& context, const PoolArgs& args);
 Status validate(const Context& context, const PoolBackwardArgs& args);
+Status validate(const Context& context, const NormRopePoolArgs& args);
 Status validate(const Context& context, const CoarseArgs& args);
 Status validate(const Context& context, const CoarseBackwardArgs& args);
 Status validate(const Context& context, const SelectArgs& args);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
 
 namespace vsa::cuda {
 
 Status tile(const Context& context, const TileArgs& args);
 Status untile(const Context& context, const UntileArgs& args);
 Status pool(const Context& context, const PoolArgs& args);
+Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args);
 Status coarse(const Context& context, const CoarseArgs& args);
 Status select(const Context& context, const SelectArgs& args);
 Status fine(const Context& context, const FineArgs& args);

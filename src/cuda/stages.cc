@@ -1,9 +1,12 @@
 // Each stage on its own: workspace, device, then its kernel. Host-only.
+#include <fmt/format.h>
+
 #include "src/cuda/coarse.h"
 #include "src/cuda/combine.h"
 #include "src/cuda/cuda.h"
 #include "src/cuda/device.h"
 #include "src/cuda/fine.h"
+#include "src/cuda/norm_rope_pool.h"
 #include "src/cuda/pool.h"
 #include "src/cuda/select.h"
 
@@ -30,6 +33,15 @@ Status reorder(const Context& context, std::string_view operation, std::string_v
               .num_heads = static_cast<int32_t>(from.shape[1]),
               .head_dim = static_cast<int32_t>(from.shape[3])},
              from.shape[0], stream_of(context));
+}
+
+/// Angles are read 16 bytes at a time.
+Status check_angles(std::string_view operation, std::string_view argument, const ConstTensor& t) {
+  if (reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.stride[2] % 4 == 0) return {};
+  return unsupported(
+      fmt::format("[{}] {}: expected rows at multiples of 16 bytes on the cuda "
+                  "backend, got address {} and stride {}",
+                  operation, argument, t.data, t.stride[2]));
 }
 
 }  // namespace
@@ -59,6 +71,35 @@ Status pool(const Context& context, const PoolArgs& args) {
   params.num_parts = 1;
   params.head_dim = static_cast<int32_t>(args.x.shape[3]);
   return run_pool("pool", params, args.x.dtype, args.x.shape[0], stream_of(context));
+}
+
+Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args) {
+  constexpr std::string_view kOperation = "norm_rope_pool";
+  if (!args.cos.empty()) {
+    VSA_TRY(check_angles(kOperation, "cos", args.cos));
+    VSA_TRY(check_angles(kOperation, "sin", args.sin));
+  }
+  Carver workspace(context);
+  const PlanTables plans(kOperation, workspace, args.plan);
+  VSA_TRY(plans.status());
+  if (workspace.answers_query()) return {};
+  VSA_TRY(workspace.status(kOperation));
+  const DeviceScope device(kOperation, "x", args.x.data);
+  VSA_TRY(device.status());
+  VSA_TRY(plans.build(stream_of(context)));
+  return run_norm_rope_pool(kOperation,
+                            {.x = rows_of(args.x),
+                             .plan = plans.q(),
+                             .weight = rows_of(args.weight),
+                             .rstd = rows_of(args.rstd),
+                             .cos = rows_of(args.cos),
+                             .sin = rows_of(args.sin),
+                             .pooled = rows_of(args.pooled),
+                             .norm = args.norm,
+                             .eps = args.eps,
+                             .num_heads = static_cast<int32_t>(args.x.shape[1]),
+                             .head_dim = static_cast<int32_t>(args.x.shape[3])},
+                            args.x.dtype, args.x.shape[0], stream_of(context));
 }
 
 Status coarse(const Context& context, const CoarseArgs& args) {

@@ -3,13 +3,14 @@
 // loads any dtype to double and stores with one rounding. Host-only.
 //
 // Reading order: tile.cc pool.cc coarse.cc select.cc fine.cc combine.cc attention.cc. Each file
-// holds a stage's forward and, below it, its backward.
+// holds a stage's forward and, below it, its backward. norm_rope_pool.cc comes before the operator.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
 #include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
 
 namespace vsa::reference {
 
@@ -19,6 +20,7 @@ Status tile(const Context& context, const TileArgs& args);
 Status untile(const Context& context, const UntileArgs& args);
 Status pool(const Context& context, const PoolArgs& args);
 Status pool_backward(const Context& context, const PoolBackwardArgs& args);
+Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args);
 Status coarse(const Context& context, const CoarseArgs& args);
 Status coarse_backward(const Context& context, const CoarseBackwardArgs& args);
 Status select(const Context& context, const SelectArgs& args);

@@ -4,6 +4,7 @@
 
 #include "tests/support/arena.h"
 #include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
 
 namespace vsa::test {
 
@@ -43,6 +44,19 @@ struct UntileCall : CallBase {
 struct PoolCall : CallBase {
   PoolArgs args{.x = kv_like(), .plan = &kv_plan, .pooled = kv_tiles()};
   Status run() const { return pool(context, args); }
+};
+
+/// On the reference: the CPU backend lacks it.
+struct NormRopePoolCall : CallBase {
+  NormRopePoolCall() { context.backend = BackendId::kReference; }
+  NormRopePoolArgs args{.x = kv_like(),
+                        .plan = &kv_plan,
+                        .weight = arena.tensor(DType::kF32, {1, kHkv, 1, kD}),
+                        .rstd = arena.tensor(DType::kF32, {kB, 1, sk, 1}),
+                        .cos = arena.tensor(DType::kF32, {1, 1, sk, kD / 2}),
+                        .sin = arena.tensor(DType::kF32, {1, 1, sk, kD / 2}),
+                        .pooled = kv_tiles()};
+  Status run() const { return norm_rope_pool(context, args); }
 };
 
 struct PoolBackwardCall : CallBase {

@@ -28,6 +28,7 @@ TEST(ValidateTensors, TheCallsThatGetSpoiledAreValid) {
   expect_valid<TileCall>();
   expect_valid<UntileCall>();
   expect_valid<PoolCall>();
+  expect_valid<NormRopePoolCall>();
   expect_valid<PoolBackwardCall>();
   expect_valid<CoarseCall>();
   expect_valid<CoarseBackwardCall>();
