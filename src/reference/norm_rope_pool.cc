@@ -61,7 +61,7 @@ Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args) {
     }
   }
   if (args.pooled.empty()) return {};
-  return pool(context, {.x = args.x, .plan = args.plan, .pooled = args.pooled});
+  return reference::pool(context, {.x = args.x, .plan = args.plan, .pooled = args.pooled});
 }
 
 }  // namespace vsa::reference

@@ -40,14 +40,14 @@ double square_sum(const TestTensor& x, int64_t h, int64_t s) {
 }
 
 TEST(ReferenceNormRopePool, WithoutNormAndAnglesItIsPool) {
-  const Result got = run(tokens(), {.norm = NormOver::kNothing});
+  const Result got = run(tokens(), {.x = {}, .norm = NormOver::kNothing});
   EXPECT_TRUE(same_bits(got.x, tokens()));
   EXPECT_TRUE(same_bits(got.pooled, run_pool(kReference, tokens(), three_tokens())));
 }
 
 TEST(ReferenceNormRopePool, NormOverAHeadOrOverAllOfThem) {
-  const Result head = run(tokens(), {.norm = NormOver::kHead, .eps = 0.0F});
-  const Result all = run(tokens(), {.norm = NormOver::kAllHeads, .eps = 0.0F});
+  const Result head = run(tokens(), {.x = {}, .norm = NormOver::kHead, .eps = 0.0F});
+  const Result all = run(tokens(), {.x = {}, .norm = NormOver::kAllHeads, .eps = 0.0F});
   for (int64_t s = 0; s < 3; ++s) {
     EXPECT_NEAR(square_sum(head.x, 0, s), kDim, 1e-12);
     EXPECT_NEAR(square_sum(head.x, 1, s), kDim, 1e-12);
@@ -58,7 +58,8 @@ TEST(ReferenceNormRopePool, NormOverAHeadOrOverAllOfThem) {
 }
 
 TEST(ReferenceNormRopePool, EpsIsAddedToTheMeanSquare) {
-  const Result got = run(constant_tensor(DType::kF64, {1, kHeads, 3, kDim}, 3.0), {.eps = 16.0F});
+  const Result got =
+      run(constant_tensor(DType::kF64, {1, kHeads, 3, kDim}, 3.0), {.x = {}, .eps = 16.0F});
   EXPECT_DOUBLE_EQ(got.x.at(0, 1, 2, 5), 3.0 / 5.0);  // sqrt(9 + 16)
 }
 
@@ -70,7 +71,7 @@ TEST(ReferenceNormRopePool, WeightAndGivenRstdMultiply) {
     for (int64_t d = 0; d < kDim; ++d) weight.set(0, h, 0, d, static_cast<double>(10 * h + d));
   }
   const Result got = run(constant_tensor(DType::kF64, {1, kHeads, 3, kDim}, 2.0),
-                         {.weight = weight.view(), .rstd = rstd.view()});
+                         {.x = {}, .weight = weight.view(), .rstd = rstd.view()});
   EXPECT_EQ(got.x.at(0, 1, 2, 5), 2.0 * 3.0 * 15.0);
   EXPECT_EQ(got.x.at(0, 0, 1, 7), 2.0 * 2.0 * 7.0);
   EXPECT_EQ(got.pooled.at(0, 1, 0, 5), 2.0 * 1.5 * 15.0);  // tokens 0 and 1
@@ -88,7 +89,7 @@ TEST(ReferenceNormRopePool, PairsOfNeighboursTurnByTheirAngle) {
     }
   }
   const Result got =
-      run(tokens(), {.norm = NormOver::kNothing, .cos = cos.view(), .sin = sin.view()});
+      run(tokens(), {.x = {}, .norm = NormOver::kNothing, .cos = cos.view(), .sin = sin.view()});
   TestTensor want = tokens();
   for (int64_t h = 0; h < kHeads; ++h) {
     want.set(0, h, 1, 4, -tokens().at(0, h, 1, 5));
@@ -126,16 +127,16 @@ TEST(ReferenceNormRopePool, WrongArgumentsAreNamed) {
     EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
     EXPECT_TRUE(same_bits(x, tokens()));
   };
-  refused({.norm = NormOver::kNothing, .weight = row.view()}, "] weight: expected none");
-  refused({.norm = NormOver::kNothing, .rstd = row.view()}, "] rstd: expected none");
-  refused({.norm = static_cast<NormOver>(3)},
+  refused({.x = {}, .norm = NormOver::kNothing, .weight = row.view()}, "] weight: expected none");
+  refused({.x = {}, .norm = NormOver::kNothing, .rstd = row.view()}, "] rstd: expected none");
+  refused({.x = {}, .norm = static_cast<NormOver>(3)},
           "] norm: expected kNothing, kHead or kAllHeads, got 3");
-  refused({.eps = -1.0F}, "] eps: expected a finite number >= 0");
-  refused({.eps = std::nanf("")}, "] eps: expected a finite number >= 0");
-  refused({.rstd = row.view()}, "] rstd: expected");
-  refused({.cos = angles.view()}, "] sin: expected both cos and sin");
-  refused({.sin = angles.view()}, "] cos: expected both cos and sin");
-  refused({.cos = row.view(), .sin = row.view()}, "] cos: expected");
+  refused({.x = {}, .eps = -1.0F}, "] eps: expected a finite number >= 0");
+  refused({.x = {}, .eps = std::nanf("")}, "] eps: expected a finite number >= 0");
+  refused({.x = {}, .rstd = row.view()}, "] rstd: expected");
+  refused({.x = {}, .cos = angles.view()}, "] sin: expected both cos and sin");
+  refused({.x = {}, .sin = angles.view()}, "] cos: expected both cos and sin");
+  refused({.x = {}, .cos = row.view(), .sin = row.view()}, "] cos: expected");
 }
 
 TEST(ReferenceNormRopePool, TheCpuBackendLacksIt) {
