@@ -44,8 +44,15 @@ build-tests: deps-test
 	@cmake --preset release -DVSA_BUILD_TESTS=ON --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS)
 
+# The Python that has PyTorch: make test-torch PYTHON=path/to/venv/bin/python
+PYTHON ?= python3
+
+.PHONY: test-torch
+test-torch: deps  ## build and test the PyTorch operators, where PYTHON has PyTorch and pytest
+	@tools/test_torch.sh $(PYTHON) $(JOBS)
+
 .PHONY: test
-test: build-tests  ## build and run every test that needs no GPU
+test: build-tests test-torch  ## build and run every test that needs no GPU
 	@ctest --preset release -LE gpu --no-tests=error -j $(JOBS)
 
 .PHONY: test-fast

@@ -1,0 +1,179 @@
+// Conversions of the PyTorch operators. Host-only.
+#include "bindings/torch/convert.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+namespace vsa::torch_ops {
+namespace {
+
+DType dtype_of(ScalarType type, std::string_view operation, std::string_view name) {
+  switch (type) {
+    case ScalarType::Float:
+      return DType::kF32;
+    case ScalarType::BFloat16:
+      return DType::kBF16;
+    case ScalarType::Half:
+      return DType::kF16;
+    case ScalarType::Double:
+      return DType::kF64;
+    default:
+      reject(operation, name, "float32, bfloat16, float16 or float64", "another dtype");
+  }
+}
+
+Grid grid_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
+TileShape tile_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
+
+}  // namespace
+
+void raise_if_error(const Status& status) {
+  if (status.ok()) return;
+  if (status.code() == StatusCode::kInvalidArgument) throw std::invalid_argument(status.message());
+  throw std::runtime_error(std::string(name(status.code())) + ": " + status.message());
+}
+
+void reject(std::string_view operation, std::string_view argument, std::string_view expected,
+            std::string_view got) {
+  std::string text = "[";
+  text.append(operation).append("] ").append(argument).append(": expected ").append(expected);
+  throw std::invalid_argument(text.append(", got ").append(got));
+}
+
+Context context_of(const TorchTensor& query) {
+  const auto threads = static_cast<int>(torch::stable::get_num_threads());
+  const bool reference = query.scalar_type() == ScalarType::Double;
+  return {.backend = reference ? BackendId::kReference : BackendId::kCpu,
+          .num_threads = std::min(threads, kMaxThreads)};
+}
+
+ScalarType tile_dtype(const TorchTensor& query) {
+  return query.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
+
+Tensor Arguments::tensor(std::string_view name, const TorchTensor& t,
+                         std::array<int, 4> axes) const {
+  if (t.dim() != 4) reject(operation_, name, "4 axes", std::to_string(t.dim()));
+  Tensor view;
+  view.data = t.data_ptr();
+  view.dtype = dtype_of(t.scalar_type(), operation_, name);
+  for (size_t i = 0; i < 4; ++i) {
+    view.shape[i] = t.size(axes[i]);
+    view.stride[i] = t.stride(axes[i]);
+  }
+  return view;
+}
+
+Tensor Arguments::bshd(std::string_view name, const TorchTensor& t) const {
+  return tensor(name, t, {0, 2, 1, 3});
+}
+
+Tensor Arguments::bhsd(std::string_view name, const TorchTensor& t) const {
+  return tensor(name, t, {0, 1, 2, 3});
+}
+
+Tensor Arguments::lse(std::string_view name, const TorchTensor& t) const {
+  if (t.dim() != 3) reject(operation_, name, "[B,H,S]", std::to_string(t.dim()) + " axes");
+  Tensor view;
+  view.data = t.data_ptr();
+  view.dtype = dtype_of(t.scalar_type(), operation_, name);
+  view.shape = {t.size(0), t.size(1), t.size(2), 1};
+  view.stride = {t.stride(0), t.stride(1), t.stride(2), 1};
+  return view;
+}
+
+Lut Arguments::lut(const TorchTensor& index, const TorchTensor& count) const {
+  for (const auto* t : {&index, &count}) {
+    const bool is_index = t == &index;
+    const std::string_view name = is_index ? "lut" : "lut_count";
+    if (t->scalar_type() != ScalarType::Int) reject(operation_, name, "int32", "another dtype");
+    if (t->dim() != (is_index ? 4 : 3)) {
+      reject(operation_, name, is_index ? "[B,H,Nq,pitch]" : "[B,H,Nq]",
+             std::to_string(t->dim()) + " axes");
+    }
+    if (!t->is_contiguous()) reject(operation_, name, "contiguous memory", "strides");
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    if (index.size(axis) != count.size(axis)) {
+      reject(operation_, "lut_count", "extents of lut without the last",
+             std::to_string(count.size(axis)) + " instead of " + std::to_string(index.size(axis)));
+    }
+  }
+  return {.index = static_cast<int32_t*>(index.data_ptr()),
+          .count = static_cast<int32_t*>(count.data_ptr()),
+          .dims = {.batch = index.size(0),
+                   .num_heads = index.size(1),
+                   .num_q_tiles = index.size(2),
+                   .pitch = index.size(3)}};
+}
+
+Gate Arguments::gate(std::string_view name, const std::optional<TorchTensor>& t,
+                     double constant) const {
+  return t ? Gate::tensor(bshd(name, *t)) : Gate::constant(static_cast<float>(constant));
+}
+
+TilePlan Arguments::plan(const Ints& grid, const Ints& tile_shape, const Ints& prefix) const {
+  if (grid.size() != 3) reject(operation_, "grid", "(f, h, w)", std::to_string(grid.size()));
+  if (tile_shape.size() != 3) {
+    reject(operation_, "tile_shape", "(f, h, w)", std::to_string(tile_shape.size()));
+  }
+  if (prefix.empty()) return take(TilePlan::grid(grid_of(grid), tile_of(tile_shape)));
+  return take(TilePlan::packed(prefix, grid_of(grid), tile_of(tile_shape)));
+}
+
+TilePlan Arguments::plan_or_tiled(const Ints& grid, const Ints& tile_shape,
+                                  const Ints& tile_len) const {
+  if (tile_len.empty()) return plan(grid, tile_shape, {});
+  if (!grid.empty()) reject(operation_, "grid", "none where tile_len is given", "both");
+  if (tile_shape.size() != 3) {
+    reject(operation_, "tile_shape", "(f, h, w)", std::to_string(tile_shape.size()));
+  }
+  std::vector<int32_t> lens;
+  for (const int64_t len : tile_len) {
+    if (len < 0 || len > kMaxTileTokens) {
+      reject(operation_, "tile_len", "0 to the tokens of a tile", std::to_string(len));
+    }
+    lens.push_back(static_cast<int32_t>(len));
+  }
+  for (const int64_t extent : tile_shape) {
+    if (extent < 1 || extent > kMaxTileTokens) {
+      reject(operation_, "tile_shape", "extents of 1 to 256", std::to_string(extent));
+    }
+  }
+  return take(TilePlan::tiled(lens, tile_of(tile_shape).num_tokens()));
+}
+
+SelectOptions Arguments::select(int64_t topk, const TilePlan& plan,
+                                const std::vector<int32_t>& prefix) const {
+  if (topk < 1 || topk > plan.num_tiles()) {
+    reject(operation_, "topk", "1 to " + std::to_string(plan.num_tiles()) + " (kv tiles)",
+           std::to_string(topk));
+  }
+  return {.topk = topk, .forced_columns = prefix, .dense_rows = prefix};
+}
+
+std::vector<int32_t> prefix_tiles(const TilePlan& plan) {
+  std::vector<int32_t> tiles(static_cast<size_t>(plan.num_prefix_tiles()));
+  std::iota(tiles.begin(), tiles.end(), 0);
+  return tiles;
+}
+
+std::optional<float> scale_of(const std::optional<double>& scale) {
+  if (!scale) return std::nullopt;
+  return static_cast<float>(*scale);
+}
+
+TorchTensor new_tensor(const TorchTensor& like, const Ints& shape, ScalarType dtype) {
+  return torch::stable::new_empty(like, shape, dtype);
+}
+
+TorchTensor new_like(const TorchTensor& like) {
+  const auto sizes = like.sizes();
+  return new_tensor(like, {sizes.begin(), sizes.end()}, like.scalar_type());
+}
+
+TorchTensor nothing(const TorchTensor& like) { return new_tensor(like, {0}, like.scalar_type()); }
+
+}  // namespace vsa::torch_ops

@@ -1,0 +1,83 @@
+// From PyTorch's stable tensors to libvsa's arguments, and from its errors to exceptions.
+// Host-only.
+#pragma once
+
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "vsa/vsa.h"
+
+namespace vsa::torch_ops {
+
+using TorchTensor = torch::stable::Tensor;
+using Ints = std::vector<int64_t>;
+using torch::headeronly::ScalarType;
+
+/// InvalidArgument becomes std::invalid_argument, which PyTorch turns into ValueError. For the
+/// other codes the stable ABI has no exception of its own: they are a std::runtime_error that
+/// starts with the code, "Unsupported: ...", from which vsa_torch makes the right Python exception.
+void raise_if_error(const Status& status);
+
+/// The value, or the exception of its Status.
+template <class T>
+T take(Result<T> result) {
+  raise_if_error(result.status());
+  return std::move(result).value();
+}
+
+/// Throws the exception of InvalidArgument, `[operation] argument: expected X, got Y`.
+[[noreturn]] void reject(std::string_view operation, std::string_view argument,
+                         std::string_view expected, std::string_view got);
+
+/// How calls on a tensor of that dtype run: f64 on the reference backend, all else on the CPU
+/// backend with PyTorch's number of threads.
+Context context_of(const TorchTensor& query);
+/// The dtype of pooled tensors and of lse: f64 where the query is, else f32.
+ScalarType tile_dtype(const TorchTensor& query);
+
+/// Names an operation for the messages of its conversions.
+class Arguments {
+ public:
+  explicit Arguments(std::string_view operation) : operation_(operation) {}
+
+  /// A tensor [B, S, H, D] of any strides.
+  Tensor bshd(std::string_view name, const TorchTensor& t) const;
+  /// A tensor [B, H, S, D] of any strides.
+  Tensor bhsd(std::string_view name, const TorchTensor& t) const;
+  /// lse [B, H, S] as libvsa has it, [B, H, S, 1].
+  Tensor lse(std::string_view name, const TorchTensor& t) const;
+  /// int32 tables [B, H, Nq, pitch] and [B, H, Nq], contiguous.
+  Lut lut(const TorchTensor& index, const TorchTensor& count) const;
+  /// The tensor [B, S, H, D], or the constant where there is none.
+  Gate gate(std::string_view name, const std::optional<TorchTensor>& t, double constant) const;
+  /// The plan of `grid` in raster order behind the prefix segments.
+  TilePlan plan(const Ints& grid, const Ints& tile_shape, const Ints& prefix) const;
+  /// The plan of a grid, or with `tile_len` that of a sequence in tile order.
+  TilePlan plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& tile_len) const;
+  /// All prefix tiles are kept by every row, and keep everything. The lists must outlive the
+  /// result.
+  SelectOptions select(int64_t topk, const TilePlan& plan,
+                       const std::vector<int32_t>& prefix) const;
+
+ private:
+  Tensor tensor(std::string_view name, const TorchTensor& t, std::array<int, 4> axes) const;
+  std::string_view operation_;
+};
+
+/// 0 to num_prefix_tiles - 1.
+std::vector<int32_t> prefix_tiles(const TilePlan& plan);
+std::optional<float> scale_of(const std::optional<double>& scale);
+
+/// New memory on the device of `like`, contiguous.
+TorchTensor new_tensor(const TorchTensor& like, const Ints& shape, ScalarType dtype);
+TorchTensor new_like(const TorchTensor& like);
+/// What an optional output is where it was not asked for: shape [0].
+TorchTensor nothing(const TorchTensor& like);
+
+}  // namespace vsa::torch_ops

@@ -1,0 +1,51 @@
+// The schemas of torch.ops.vsa and their CPU kernels. Fake kernels and autograd are registered by
+// vsa_torch/_registration.py: the stable ABI has neither. Host-only.
+#include <torch/csrc/stable/library.h>
+
+#include "bindings/torch/ops.h"
+
+STABLE_TORCH_LIBRARY(vsa, m) {
+  m.def(
+      "video_sparse_attention(Tensor query, Tensor key, Tensor value, Tensor? gate_coarse, "
+      "Tensor? gate_fine, float gate_coarse_weight, int[] grid, int[] tile_shape, int topk, "
+      "float? scale, int[] prefix, bool save_for_backward) -> (Tensor out, Tensor lse, "
+      "Tensor fine_out, Tensor lut, Tensor lut_count)");
+  m.def(
+      "video_sparse_attention_backward(Tensor dout, Tensor query, Tensor key, Tensor value, "
+      "Tensor? gate_coarse, Tensor? gate_fine, float gate_coarse_weight, Tensor lse, "
+      "Tensor fine_out, Tensor lut, Tensor lut_count, int[] grid, int[] tile_shape, "
+      "float? scale, int[] prefix) -> (Tensor dquery, Tensor dkey, Tensor dvalue, "
+      "Tensor dgate_coarse, Tensor dgate_fine)");
+  m.def(
+      "coarse_select(Tensor query, Tensor key, Tensor value, int[] grid, int[] tile_shape, "
+      "int topk, float? scale, int[] prefix) -> (Tensor coarse_out, Tensor lut, "
+      "Tensor lut_count)");
+  m.def(
+      "coarse_select_backward(Tensor dcoarse_out, Tensor query, Tensor key, Tensor value, "
+      "int[] grid, int[] tile_shape, float? scale, int[] prefix) -> (Tensor dquery, Tensor dkey, "
+      "Tensor dvalue)");
+  m.def(
+      "block_sparse_attention(Tensor query, Tensor key, Tensor value, Tensor lut, "
+      "Tensor lut_count, int[] tile_shape, int[] q_grid, int[] kv_grid, int[] q_tile_len, "
+      "int[] kv_tile_len, float? scale) -> (Tensor out, Tensor lse)");
+  m.def(
+      "block_sparse_attention_backward(Tensor dout, Tensor query, Tensor key, Tensor value, "
+      "Tensor out, Tensor lse, Tensor lut, Tensor lut_count, int[] tile_shape, int[] q_grid, "
+      "int[] kv_grid, int[] q_tile_len, int[] kv_tile_len, float? scale) -> (Tensor dquery, "
+      "Tensor dkey, Tensor dvalue)");
+  m.def("tile(Tensor x, int[] grid, int[] tile_shape, int[] prefix) -> Tensor");
+  m.def("untile(Tensor tiled, int[] grid, int[] tile_shape, int[] prefix) -> Tensor");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(vsa, CPU, m) {
+  m.impl("video_sparse_attention", TORCH_BOX(&vsa::torch_ops::video_sparse_attention));
+  m.impl("video_sparse_attention_backward",
+         TORCH_BOX(&vsa::torch_ops::video_sparse_attention_backward));
+  m.impl("coarse_select", TORCH_BOX(&vsa::torch_ops::coarse_select));
+  m.impl("coarse_select_backward", TORCH_BOX(&vsa::torch_ops::coarse_select_backward));
+  m.impl("block_sparse_attention", TORCH_BOX(&vsa::torch_ops::block_sparse_attention));
+  m.impl("block_sparse_attention_backward",
+         TORCH_BOX(&vsa::torch_ops::block_sparse_attention_backward));
+  m.impl("tile", TORCH_BOX(&vsa::torch_ops::tile));
+  m.impl("untile", TORCH_BOX(&vsa::torch_ops::untile));
+}

@@ -1,0 +1,66 @@
+// The operators of torch.ops.vsa on the CPU, forward and backward; schemas in library.cc.
+// Host-only.
+//
+// Token tensors are [B, S, H, D], tile tensors [B, H, N, D], lse [B, H, S], tables as in vsa/lut.h.
+// Outputs are new and contiguous.
+#pragma once
+
+#include <tuple>
+
+#include "bindings/torch/convert.h"
+
+namespace vsa::torch_ops {
+
+using OptionalTensor = std::optional<TorchTensor>;
+using OptionalDouble = std::optional<double>;
+using Tensors2 = std::tuple<TorchTensor, TorchTensor>;
+using Tensors3 = std::tuple<TorchTensor, TorchTensor, TorchTensor>;
+using Tensors5 = std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor, TorchTensor>;
+
+/// (out, lse, fine_out, lut, lut_count); fine_out is of shape [0] unless `save_for_backward`.
+Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key,
+                                const TorchTensor& value, const OptionalTensor& gate_coarse,
+                                const OptionalTensor& gate_fine, double gate_coarse_weight,
+                                const Ints& grid, const Ints& tile_shape, int64_t topk,
+                                OptionalDouble scale, const Ints& prefix, bool save_for_backward);
+/// (dquery, dkey, dvalue, dgate_coarse, dgate_fine); shape [0] for a gate that is no tensor.
+Tensors5 video_sparse_attention_backward(const TorchTensor& dout, const TorchTensor& query,
+                                         const TorchTensor& key, const TorchTensor& value,
+                                         const OptionalTensor& gate_coarse,
+                                         const OptionalTensor& gate_fine, double gate_coarse_weight,
+                                         const TorchTensor& lse, const TorchTensor& fine_out,
+                                         const TorchTensor& lut, const TorchTensor& lut_count,
+                                         const Ints& grid, const Ints& tile_shape,
+                                         OptionalDouble scale, const Ints& prefix);
+
+/// (coarse_out, lut, lut_count)
+Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
+                       const Ints& grid, const Ints& tile_shape, int64_t topk, OptionalDouble scale,
+                       const Ints& prefix);
+/// (dquery, dkey, dvalue)
+Tensors3 coarse_select_backward(const TorchTensor& dcoarse_out, const TorchTensor& query,
+                                const TorchTensor& key, const TorchTensor& value, const Ints& grid,
+                                const Ints& tile_shape, OptionalDouble scale, const Ints& prefix);
+
+/// (out, lse). Each side is in raster order of its grid, or in tile order with its tile_len.
+Tensors2 block_sparse_attention(const TorchTensor& query, const TorchTensor& key,
+                                const TorchTensor& value, const TorchTensor& lut,
+                                const TorchTensor& lut_count, const Ints& tile_shape,
+                                const Ints& q_grid, const Ints& kv_grid, const Ints& q_tile_len,
+                                const Ints& kv_tile_len, OptionalDouble scale);
+/// (dquery, dkey, dvalue)
+Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTensor& query,
+                                         const TorchTensor& key, const TorchTensor& value,
+                                         const TorchTensor& out, const TorchTensor& lse,
+                                         const TorchTensor& lut, const TorchTensor& lut_count,
+                                         const Ints& tile_shape, const Ints& q_grid,
+                                         const Ints& kv_grid, const Ints& q_tile_len,
+                                         const Ints& kv_tile_len, OptionalDouble scale);
+
+/// [B, S, H, D] to [B, num_tiles * tile_tokens, H, D], and back.
+TorchTensor tile(const TorchTensor& x, const Ints& grid, const Ints& tile_shape,
+                 const Ints& prefix);
+TorchTensor untile(const TorchTensor& tiled, const Ints& grid, const Ints& tile_shape,
+                   const Ints& prefix);
+
+}  // namespace vsa::torch_ops

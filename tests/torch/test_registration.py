@@ -1,0 +1,76 @@
+"""What PyTorch asks of an operator: schemas, fake kernels, autograd, torch.compile, refusals."""
+
+import pytest
+import torch
+
+import vsa_torch
+from vsa_torch import _errors, _registration
+
+GRID, TILE = [5, 6, 7], [4, 4, 4]
+
+
+def arguments(make, name):
+    q, k, v, gate = (make(2, 210, heads, 16, requires_grad=True) for heads in (4, 2, 2, 4))
+    if name == "video_sparse_attention":
+        return q, k, v, gate, None, 0.0, GRID, TILE, 3, None, [], True
+    if name == "coarse_select":
+        return q, k, v, GRID, TILE, 3, 0.25, []
+    if name == "block_sparse_attention":
+        _, lut, count = vsa_torch.coarse_select(q, k, v, grid=GRID, topk=3)
+        return q, k, v, lut, count, TILE, GRID, GRID, [], [], None
+    if name == "untile":
+        return make(2, 512, 2, 8, requires_grad=True), GRID, TILE, []
+    return make(2, 210, 2, 8, requires_grad=True), GRID, TILE, []
+
+
+@pytest.mark.parametrize("name", _registration._FORWARD)
+def test_opcheck(make, name):
+    torch.library.opcheck(getattr(torch.ops.vsa, name).default, arguments(make, name))
+
+
+def test_opcheck_with_prefix_without_gradient(make):
+    q = make(1, 300, 2, 16)
+    torch.library.opcheck(torch.ops.vsa.video_sparse_attention.default,
+                          (q, q, q, None, None, 1.0, GRID, TILE, 3, None, [90], False))
+
+
+def test_compile_without_a_break(make):
+    inputs = [make(1, 210, 2, 16, requires_grad=True) for _ in range(4)]
+
+    def block(query, key, value, gate):
+        out = vsa_torch.video_sparse_attention(query * 2, key, value, gate, grid=(5, 6, 7), sparsity=0.6)
+        return out.sin().sum()
+
+    eager = block(*inputs)
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")(*inputs)
+    torch.testing.assert_close(compiled, eager)
+    for a, b in zip(torch.autograd.grad(compiled, inputs), torch.autograd.grad(eager, inputs)):
+        torch.testing.assert_close(a, b)
+
+
+def test_compile_of_the_stages_without_a_break(make):
+    q = make(1, 210, 2, 16)
+
+    def block(q):
+        _, lut, count = vsa_torch.coarse_select(q, q, q, grid=(5, 6, 7), topk=2)
+        tiled = vsa_torch.tile(q, grid=(5, 6, 7))
+        out = vsa_torch.block_sparse_attention(tiled, tiled, tiled, lut, count,
+                                               q_tile_len=vsa_torch.tile_lengths((5, 6, 7)))
+        return vsa_torch.untile(out, grid=(5, 6, 7))
+
+    assert torch.equal(torch.compile(block, fullgraph=True, backend="aot_eager")(q), block(q))
+
+
+@pytest.mark.parametrize("name", _registration._FORWARD + _registration._BACKWARD)
+def test_cuda_is_refused_with_the_reason(name):
+    assert torch._C._dispatch_has_kernel_for_dispatch_key(f"vsa::{name}", "CUDA")
+    with pytest.raises(NotImplementedError, match=rf"\[{name}\] device: expected cpu, got cuda"):
+        _registration._no_cuda(name)()
+
+
+def test_errors_of_the_library_become_pythons():
+    unsupported = _errors.translated(RuntimeError("Unsupported: [x] y: why"))
+    assert type(unsupported) is NotImplementedError and str(unsupported) == "[x] y: why"
+    assert type(_errors.translated(RuntimeError("OutOfMemory: [x] z"))) is torch.OutOfMemoryError
+    other = RuntimeError("Internal: [x] z")
+    assert _errors.translated(other) is other
