@@ -1,0 +1,94 @@
+"""Wan's self-attention with VSA between the projections."""
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+
+from vsa_torch.attention import video_sparse_attention
+from vsa_torch.tiling import num_tiles, topk_from_sparsity
+
+
+@dataclass
+class Plan:
+    """The settings of a model, and where its current run stands."""
+
+    tile_shape: tuple
+    topk: int | None
+    schedule: object  # step -> sparsity, or None
+    dense_steps: int
+    dense_layers: frozenset
+    grid: tuple | None = None
+    step: int = 0
+    last_timestep: float | None = field(default=None, repr=False)
+
+    def observe(self, timestep):
+        """Counts steps by falling timesteps; True where a new run begins."""
+        if timestep == self.last_timestep:  # the other half of guidance
+            return False
+        begins = self.last_timestep is None or timestep > self.last_timestep
+        self.step = 0 if begins else self.step + 1
+        self.last_timestep = timestep
+        return begins
+
+    def kept_tiles(self, layer):
+        """(kept, all) tiles of the current call in that layer."""
+        tiles = num_tiles(self.grid, self.tile_shape)
+        if self.step < self.dense_steps or layer in self.dense_layers:
+            return tiles, tiles
+        if self.schedule is None:
+            return min(self.topk, tiles), tiles
+        return topk_from_sparsity(self.schedule(self.step), tiles), tiles
+
+
+def rotated(x, freqs_cos, freqs_sin):
+    """Rotary embedding of pairs (2i, 2i + 1) along the last axis of [B, S, H, D]."""
+    even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
+    cos, sin = freqs_cos[..., 0::2], freqs_sin[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).type_as(x)
+
+
+class VsaWanProcessor:
+    """Stands in for WanAttnProcessor in one self-attention; `dense` is the one it replaced."""
+
+    def __init__(self, dense, layer, plan, report):
+        if getattr(dense, "_parallel_config", None) is not None:
+            raise NotImplementedError("[enable_vsa] model: expected one without context parallelism: tiles "
+                                      "cannot be spread over ranks")
+        self.dense, self.layer, self.plan, self.report = dense, layer, plan, report
+
+    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, rotary_emb=None):
+        if encoder_hidden_states is not None or attention_mask is not None:
+            raise NotImplementedError("[enable_vsa] expected self-attention without a mask")
+        if self.plan.grid is None:
+            raise ValueError("[enable_vsa] grid: expected a call of the whole transformer, which tells it, got "
+                             "one of a block alone")
+        start = time.perf_counter()
+        kept, tiles = self.plan.kept_tiles(self.layer)
+        gate = getattr(attn, "to_gate_compress", None)
+        if kept == tiles and gate is None:
+            out = self.dense(attn, hidden_states, None, None, rotary_emb)
+        else:
+            out = self.sparse(attn, hidden_states, rotary_emb, gate, kept)
+        if not torch.compiler.is_compiling():
+            seconds = time.perf_counter() - start if out.device.type == "cpu" else None
+            self.report.add(step=self.plan.step, layer=self.layer, kept=kept / tiles, seconds=seconds,
+                            route="dense" if kept == tiles else "vsa")
+        return out
+
+    def sparse(self, attn, hidden_states, rotary_emb, gate, kept):
+        if attn.fused_projections:
+            query, key, value = attn.to_qkv(hidden_states).chunk(3, dim=-1)
+        else:
+            query, key, value = attn.to_q(hidden_states), attn.to_k(hidden_states), attn.to_v(hidden_states)
+        heads = (attn.heads, -1)
+        query, key = attn.norm_q(query).unflatten(2, heads), attn.norm_k(key).unflatten(2, heads)
+        value = value.unflatten(2, heads)
+        if rotary_emb is not None:
+            query, key = rotated(query, *rotary_emb), rotated(key, *rotary_emb)
+        # The gate sees what q, k and v see; it has no activation.
+        weight = None if gate is None else gate(hidden_states).unflatten(2, heads)
+        out = video_sparse_attention(query, key, value.type_as(query), weight, grid=self.plan.grid,
+                                     tile_shape=self.plan.tile_shape, topk=kept)
+        out = attn.to_out[0](out.flatten(2, 3).type_as(query))
+        return attn.to_out[1](out)

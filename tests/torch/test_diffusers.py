@@ -1,0 +1,232 @@
+"""enable_vsa on tiny random Wan transformers: what changes, what must not, what is refused."""
+
+import itertools
+
+import pytest
+import torch
+
+import vsa_torch
+
+pytest.importorskip("diffusers")
+from diffusers import WanTransformer3DModel  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from vsa_torch.diffusers import disable_vsa, enable_vsa  # noqa: E402
+
+GRID = (3, 5, 6)  # after the patch (1, 2, 2): 1 x 2 x 2 tiles, all partial but one
+LAYERS = 3
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(7)
+    return WanTransformer3DModel(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,
+                                 text_dim=24, freq_dim=16, ffn_dim=48, num_layers=LAYERS, rope_max_seq_len=32,
+                                 patch_size=(1, 2, 2)).eval()
+
+
+def inputs(batch=1, timestep=500, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(3)
+    frames, rows, columns = GRID
+    return dict(
+        hidden_states=torch.randn(batch, 4, frames, 2 * rows, 2 * columns, generator=generator).to(dtype),
+        timestep=torch.full((batch,), timestep),
+        encoder_hidden_states=torch.randn(batch, 8, 24, generator=generator).to(dtype), return_dict=False)
+
+
+@torch.no_grad()
+def run(model, **change):
+    return model(**inputs(**change))[0]
+
+
+def gate_weights(prefix=""):
+    generator = torch.Generator().manual_seed(5)
+    return {f"blocks.{n}.{prefix}to_gate_compress.{part}": torch.randn(*shape, generator=generator) / 8
+            for n in range(LAYERS) for part, shape in (("weight", (32, 32)), ("bias", (32,)))}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_all_tiles_without_gates_is_the_dense_model(model, close, batch, dtype):
+    model.to(dtype)
+    dense = run(model, batch=batch, dtype=dtype)
+    # topk = 4 tiles would take the model's own attention; a list of all tiles must agree with it, too.
+    enable_vsa(model, topk=4)
+    assert torch.equal(run(model, batch=batch, dtype=dtype), dense)
+    zero_gates = {name: torch.zeros_like(tensor) for name, tensor in gate_weights().items()}
+    enable_vsa(model, sparsity=0.0, gates=zero_gates)
+    # Each of the layers rounds q, k, v, out and the residual once more than the other does.
+    close(run(model, batch=batch, dtype=dtype), dense.double(), roundings=5 * LAYERS)
+
+
+def test_sparse_differs_and_disable_brings_dense_back(model):
+    dense = run(model)
+    enable_vsa(model, topk=1)
+    assert not torch.allclose(run(model), dense, atol=1e-3)
+    disable_vsa(model)
+    assert torch.equal(run(model), dense)
+    assert not model._forward_pre_hooks
+
+
+def test_self_attention_is_the_operator_between_the_projections(model, close):
+    """The processor against a restatement of the block's attention with the public operator."""
+    enable_vsa(model, topk=2, gates=gate_weights())
+    attn = model.blocks[1].attn1
+    seen = {}
+    handle = attn.register_forward_hook(lambda m, args, out: seen.update(args=args, out=out))
+    run(model)
+    handle.remove()
+    x, _, _, (cos, sin) = seen["args"]
+    q, k = attn.norm_q(attn.to_q(x)), attn.norm_k(attn.to_k(x))
+    q, k, v, gate = (t.unflatten(2, (2, 16)) for t in (q, k, attn.to_v(x), attn.to_gate_compress(x)))
+    # Rotary embedding as a product of complex numbers.
+    turn = torch.complex(cos[..., 0::2].double(), sin[..., 0::2].double())
+    q, k = (torch.view_as_real(torch.view_as_complex(t.double().unflatten(-1, (-1, 2))) * turn).flatten(-2).float()
+            for t in (q, k))
+    want = attn.to_out[0](vsa_torch.video_sparse_attention(q, k, v, gate, grid=GRID, topk=2).flatten(2))
+    close(seen["out"], want.double(), roundings=16)
+
+
+def test_attention_to_text_is_untouched(model):
+    enable_vsa(model, topk=1)
+    assert all(type(block.attn2.processor).__name__ == "WanAttnProcessor" for block in model.blocks)
+
+
+@pytest.mark.parametrize("prefix", ["", "attn1.", "self_attn."])
+def test_R19_gates_in_every_naming_are_loaded_and_counted(model, prefix):
+    report = enable_vsa(model, topk=2, gates=gate_weights(prefix))
+    assert report.num_gates == LAYERS
+    for n, block in enumerate(model.blocks):
+        assert torch.equal(block.attn1.to_gate_compress.bias, gate_weights()[f"blocks.{n}.to_gate_compress.bias"])
+    gated = run(model)
+    enable_vsa(model, topk=2, gates=None)
+    assert not torch.allclose(run(model), gated, atol=1e-3)
+
+
+def test_gates_of_the_folder_it_came_from_are_found(model, tmp_path):
+    pytest.importorskip("accelerate")  # from_pretrained of this model needs it
+    model.save_pretrained(tmp_path)
+    file = next(tmp_path.glob("*.safetensors"))
+    save_file(load_file(file) | gate_weights(), file)
+    loaded = WanTransformer3DModel.from_pretrained(tmp_path)
+    assert enable_vsa(loaded, topk=2).num_gates == LAYERS
+    assert enable_vsa(loaded, topk=2, gates=tmp_path).num_gates == LAYERS
+
+
+def test_a_model_with_gates_is_not_made_dense_unasked(model):
+    enable_vsa(model, topk=2, gates=gate_weights())
+    with pytest.raises(ValueError, match="drop_gates"):
+        disable_vsa(model)
+    disable_vsa(model, drop_gates=True)
+    assert not any("to_gate_compress" in name for name in model.state_dict())
+
+
+def test_T44_another_tile_than_trained_is_refused(model, tmp_path):
+    save_file(gate_weights(), tmp_path / "gates.safetensors", metadata={"vsa.tile": "4,4,4"})
+    with pytest.raises(ValueError, match="tile_shape: expected 4,4,4"):
+        enable_vsa(model, topk=1, tile_shape=(4, 8, 4), gates=tmp_path)
+    assert enable_vsa(model, topk=1, gates=tmp_path).num_gates == LAYERS
+
+
+def test_dense_steps_dense_layers_and_the_report(model):
+    report = enable_vsa(model, topk=1, dense_steps=1, dense_layers=[1])
+    for timestep in (900, 900, 600, 600):  # twice each: guidance
+        run(model, timestep=timestep)
+    routes = [(row.step, row.layer, row.route, row.kept) for row in report.rows]
+    first = [(0, layer, "dense", 1.0) for layer in range(LAYERS)]
+    second = [(1, 0, "vsa", 0.25), (1, 1, "dense", 1.0), (1, 2, "vsa", 0.25)]
+    assert routes == first * 2 + second * 2
+    assert all(row.seconds > 0 for row in report.rows) and report.kept == 0.75
+    assert "step 1: kept 50.0%, dense layers [1]" in str(report)
+    run(model, timestep=900)  # a higher timestep begins a new run
+    assert [row.step for row in report.rows] == [0] * LAYERS
+
+
+@pytest.mark.parametrize("schedule", [[0.0, 0.5, 0.75], lambda step: min(0.75, 1 - 0.5**step)])
+def test_schedule_gives_the_sparsity_of_each_step(model, schedule):
+    report = enable_vsa(model, schedule=schedule)
+    kept = []
+    for timestep in (900, 600, 300, 100):
+        run(model, timestep=timestep)
+        kept.append(report.rows[-1].kept)
+    assert kept == [1.0, 0.5, 0.25, 0.25]
+
+
+def test_image_models_with_their_extra_attention(close):
+    torch.manual_seed(7)
+    model = WanTransformer3DModel(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,
+                                  text_dim=24, freq_dim=16, ffn_dim=48, num_layers=1, rope_max_seq_len=32,
+                                  image_dim=20, added_kv_proj_dim=32).eval()
+    extra = dict(inputs(), encoder_hidden_states_image=torch.randn(1, 5, 20),
+                 encoder_hidden_states=torch.randn(1, 512, 24))
+    with torch.no_grad():
+        dense = model(**extra)[0]
+        enable_vsa(model, sparsity=0.0)
+        assert torch.equal(model(**extra)[0], dense)
+        enable_vsa(model, topk=1)
+        assert not torch.equal(model(**extra)[0], dense)
+
+
+def test_timesteps_for_every_token_as_in_ti2v(model):
+    report = enable_vsa(model, topk=1)
+    call = inputs()
+    call["timestep"] = torch.tensor([0] * 30 + [700] * 60).unsqueeze(0)  # the first frame is given
+    with torch.no_grad():
+        model(**call)
+    assert [row.route for row in report.rows] == ["vsa"] * LAYERS
+
+
+def test_fused_projections(model, close):
+    enable_vsa(model, topk=2)
+    apart = run(model)
+    for block in model.blocks:
+        block.attn1.fuse_projections()
+    close(run(model), apart.double(), roundings=16)
+
+
+def test_gradients_reach_the_gates(model):
+    enable_vsa(model, topk=2, gates=gate_weights())
+    model(**inputs())[0].sum().backward()
+    for block in model.blocks:
+        assert block.attn1.to_gate_compress.weight.grad.abs().sum() > 0
+
+
+def test_a_pipeline_has_one_or_two_transformers(model):
+    class Pipeline:
+        transformer, transformer_2 = model, None
+
+    report = enable_vsa(Pipeline(), topk=1)
+    run(model)
+    assert len(report.rows) == LAYERS
+
+
+MISSING_LAYER = dict(itertools.islice(gate_weights().items(), 4))
+WRONG = {
+    "two_ways": (dict(topk=1, sparsity=0.5), "sparsity: expected one of .* got sparsity and topk"),
+    "none": (dict(), "sparsity: expected one of .* got none"),
+    "nan": (dict(sparsity=float("nan")), "sparsity: expected a finite"),
+    "topk": (dict(topk=0), "topk: expected an int of at least 1"),
+    "empty_schedule": (dict(schedule=[]), "schedule: expected at least one"),
+    "dense_steps": (dict(topk=1, dense_steps=-1), "dense_steps"),
+    "dense_layers": (dict(topk=1, dense_layers=[3]), "dense_layers: expected layers 0 to 2, got 3"),
+    "gates_in_some_layers": (dict(topk=1, gates=MISSING_LAYER), "gates: expected to_gate_compress in 3 layers"),
+    "no_gates_where_promised": (dict(topk=1, gates={}), "gates: expected tensors"),
+    "gates_twice": (dict(topk=1, gates=gate_weights() | gate_weights("attn1.")), "gates: expected one weight"),
+    "gate_shape": (dict(topk=1, gates=gate_weights() | {"blocks.0.to_gate_compress.weight": torch.ones(3, 3)}),
+                   r"gates: expected blocks.0.to_gate_compress.weight of shape \(32, 32\)"),
+    "tile_shape": (dict(topk=1, tile_shape=(4, 4)), "tile_shape"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_settings_are_named_and_change_nothing(model, name):
+    dense = run(model)
+    settings, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        enable_vsa(model, **settings)
+    assert torch.equal(run(model), dense)
+
+
+def test_other_models_are_not_implemented():
+    with pytest.raises(NotImplementedError, match="WanTransformer3DModel .* got Linear"):
+        enable_vsa(torch.nn.Linear(2, 2), topk=1)
