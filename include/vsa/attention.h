@@ -20,6 +20,7 @@ struct AttentionArgs {
   SelectOptions select{};        ///< ignored if `lut` is given
   ConstLut lut{};                ///< the caller's own selection; empty: by `select`
   std::optional<float> scale{};  ///< default 1 / sqrt(D)
+  CoarseRounding rounding = CoarseRounding::kNone;
 
   Tensor out;         ///< [B, H, Sq, D]
   Tensor lse{};       ///< [B, H, Sq, 1] f32, natural log; may be empty; backward needs it

@@ -45,6 +45,7 @@ enum {
 enum { VSA_F32 = 0, VSA_BF16 = 1, VSA_F16 = 2, VSA_F64 = 3 };
 enum { VSA_REFERENCE = 0, VSA_CPU = 1, VSA_CUDA = 2, VSA_HIP = 3 };
 enum { VSA_NORM_OVER_NOTHING = 0, VSA_NORM_OVER_HEAD = 1, VSA_NORM_OVER_ALL_HEADS = 2 };
+enum { VSA_ROUNDING_NONE = 0, VSA_ROUNDING_BF16 = 1 };
 enum { VSA_GATE_UNSET = 0, VSA_GATE_CONSTANT = 1, VSA_GATE_TENSOR = 2 };
 
 /* --- errors, version, backends ------------------------------------------------------------------
@@ -239,6 +240,7 @@ typedef struct vsa_coarse_args {
   vsa_const_tensor q_pooled, k_pooled, v_pooled;
   const vsa_plan* kv_plan;
   vsa_scale scale;
+  int32_t rounding;         /* VSA_ROUNDING_... */
   vsa_tensor coarse_scores; /* may be left out */
   vsa_tensor coarse_out;    /* may be left out */
 } vsa_coarse_args;
@@ -323,6 +325,7 @@ typedef struct vsa_attention_args {
   vsa_select_options select; /* not read if lut is given */
   vsa_const_lut lut;         /* the caller's own selection; may be left out */
   vsa_scale scale;
+  int32_t rounding; /* VSA_ROUNDING_... of the coarse stage */
   vsa_tensor out;
   vsa_tensor lse, fine_out; /* each may be left out; backward needs them */
   vsa_lut lut_out;          /* the selection that ran; may be left out */

@@ -96,6 +96,15 @@ Status pool_backward(const Context& context, const PoolBackwardArgs& args);
 
 // --- coarse ------------------------------------------------------------------------------------
 
+/// How the coarse stage rounds on its way. Backward computes without.
+enum class CoarseRounding : int {
+  kNone = 0,  ///< nothing below f32
+  /// As FastVideo, for models that were trained with it: the pooled q, k and v, then q . k, then
+  /// scale * (q . k), the probabilities, and coarse_out, each to the nearest bf16. Scores are often
+  /// equal then, and `select` takes the lower index.
+  kBf16 = 1,
+};
+
 /// Attention over pooled tiles: scores = scale * q_pooled . k_pooled, out = softmax(scores)
 /// v_pooled, over all kv tiles and not weighted by tile size. The score of a kv tile with no valid
 /// token is -inf; with no valid kv tile at all, out is 0.
@@ -105,8 +114,9 @@ struct CoarseArgs {
   ConstTensor v_pooled;  ///< [B, H_kv, Nk, D] f32
   const TilePlan* kv_plan = nullptr;
   std::optional<float> scale{};  ///< unitless; default 1 / sqrt(D)
-  Tensor coarse_scores{};        ///< [B, H, Nq, Nk] f32; may be empty
-  Tensor coarse_out{};           ///< [B, H, Nq, D] f32; may be empty
+  CoarseRounding rounding = CoarseRounding::kNone;
+  Tensor coarse_scores{};  ///< [B, H, Nq, Nk] f32; may be empty
+  Tensor coarse_out{};     ///< [B, H, Nq, D] f32; may be empty
 };
 /// Cost: 4*D FLOP per pair of tiles.
 Status coarse(const Context& context, const CoarseArgs& args);

@@ -178,6 +178,7 @@ vsa_status vsa_coarse(const vsa_context* context, const vsa_coarse_args* args) n
                       .v_pooled = from_c(a.v_pooled),
                       .kv_plan = from_c(a.kv_plan),
                       .scale = from_c(a.scale),
+                      .rounding = static_cast<CoarseRounding>(a.rounding),
                       .coarse_scores = from_c(a.coarse_scores),
                       .coarse_out = from_c(a.coarse_out)});
   });
@@ -282,6 +283,7 @@ vsa_status vsa_attention_forward(const vsa_context* context,
                                  .kv_plan = from_c(a.kv_plan),
                                  .lut = from_c(a.lut),
                                  .scale = from_c(a.scale),
+                                 .rounding = static_cast<CoarseRounding>(a.rounding),
                                  .out = from_c(a.out),
                                  .lse = from_c(a.lse),
                                  .fine_out = from_c(a.fine_out),

@@ -93,6 +93,11 @@ Status ArgCheck::plan(std::string_view argument, const TilePlan* plan) const {
   return {};
 }
 
+Status ArgCheck::rounding(CoarseRounding rounding) const {
+  if (rounding == CoarseRounding::kNone || rounding == CoarseRounding::kBf16) return {};
+  return fault("rounding", "kNone or kBf16", std::to_string(static_cast<int>(rounding)));
+}
+
 Status ArgCheck::scale(const std::optional<float>& scale) const {
   if (scale && !std::isfinite(*scale)) {
     return fault("scale", "a finite number", fmt::format("{}", *scale),

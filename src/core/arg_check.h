@@ -59,6 +59,7 @@ class ArgCheck {
   Status context() const;
   Status plan(std::string_view argument, const TilePlan* plan) const;
   Status scale(const std::optional<float>& scale) const;
+  Status rounding(CoarseRounding rounding) const;
 
   /// A tensor that is read: one of `dtypes`, this shape, last axis contiguous.
   /// @param hint appended to a message about dtype, shape or missing data; may be empty.

@@ -70,6 +70,7 @@ Status validate(const Context& context, const AttentionArgs& args) {
   ArgCheck check("attention_forward", context);
   Extents e;
   VSA_TRY(qkv(check, args, e));
+  VSA_TRY(check.rounding(args.rounding));
   const DType dtype = args.q.dtype;
   VSA_TRY(check.gate("gate_coarse", args.gate_coarse, dtype, e.q));
   VSA_TRY(check.gate("gate_fine", args.gate_fine, dtype, e.q));

@@ -38,6 +38,7 @@ Status validate(const Context& context, const CoarseArgs& args) {
   VSA_TRY(check.context());
   VSA_TRY(pooled_qkv(check, args.q_pooled, args.k_pooled, args.v_pooled, args.kv_plan));
   VSA_TRY(check.scale(args.scale));
+  VSA_TRY(check.rounding(args.rounding));
   if (args.coarse_scores.empty() && args.coarse_out.empty()) {
     return check.fault("coarse_out", "coarse_scores or coarse_out to write to", "neither");
   }

@@ -18,6 +18,7 @@
 #include "src/cpu/packed_heads.h"
 #include "src/cpu/padding.h"
 #include "src/cpu/parallel.h"
+#include "src/cpu/round_bf16.h"
 #include "src/cpu/select_row.h"
 
 namespace vsa::cpu {
@@ -64,7 +65,7 @@ class Forward {
         head_dim_(args.q.shape[3]),
         ld_(round_up_lanes(head_dim_)),
         heads_(context, args.k, args.v, *args.kv_plan,
-               {.fine = branches_.fine, .pooled = branches_.coarse()}) {
+               {.fine = branches_.fine, .pooled = branches_.coarse(), .rounding = args.rounding}) {
     for (int t = 0; t < num_threads(context); ++t) scratch_.emplace_back(args, ld_);
   }
 
@@ -97,6 +98,7 @@ class Forward {
     if (branches_.coarse()) {
       const PooledKv kv = heads_.pooled(n);
       mean_of_rows(s.q.data(), head_dim_, num_rows, head_dim_, s.q_mean.data());
+      round_row(args_.rounding, s.q_mean.data(), head_dim_);
       coarse_scores_row(kv, s.q_mean.data(), *args_.scale, s.scores.data());
       if (branches_.coarse_out) {
         coarse_out_row(kv, s.scores.data(), s.weights.data(), s.coarse_out.data());

@@ -7,6 +7,7 @@
 #include "src/cpu/float_buffer.h"
 #include "src/cpu/pack.h"
 #include "src/cpu/parallel.h"
+#include "src/cpu/round_bf16.h"
 #include "src/cpu/rows.h"
 
 namespace vsa::cpu {
@@ -36,14 +37,19 @@ Status coarse(const Context& context, const CoarseArgs& args) {
   const FloatBuffer v_rows(num_kv_tiles * ld);
   const int64_t scratch_floats = ld + 2 * cols + ld;
   const FloatBuffer scratch(num_threads(context) * scratch_floats);
-  const PooledKv kv{
-      .k_packed = k_packed.data(), .v = v_rows.data(), .head_dim = dim, .plan = args.kv_plan};
+  const PooledKv kv{.k_packed = k_packed.data(),
+                    .v = v_rows.data(),
+                    .head_dim = dim,
+                    .plan = args.kv_plan,
+                    .rounding = args.rounding};
 
   for (int64_t head = 0; head < batch * num_kv_heads; ++head) {
     const int64_t b = head / num_kv_heads;
     const int64_t h_kv = head % num_kv_heads;
     load_rows(head_rows(args.k_pooled, b, h_kv), dim, k_rows.data(), ld);
     load_rows(head_rows(args.v_pooled, b, h_kv), dim, v_rows.data(), ld);
+    round_row(args.rounding, k_rows.data(), num_kv_tiles * ld);
+    round_row(args.rounding, v_rows.data(), num_kv_tiles * ld);
     pack_transposed(k_rows.data(), ld, num_kv_tiles, dim, k_packed.data());
     const int64_t num_rows = args.q_pooled.shape[2];
     parallel_for(context, group_size * num_rows, [&](int64_t item, int thread) {
@@ -52,8 +58,11 @@ Status coarse(const Context& context, const CoarseArgs& args) {
       float* scores = scratch.data() + thread * scratch_floats;
       float* weights = scores + cols;
       float* out = weights + cols;
-      const float* q =
-          static_cast<const float*>(args.q_pooled.data) + row_offset(args.q_pooled, b, h, i);
+      float* q = out + ld;
+      std::copy_n(
+          static_cast<const float*>(args.q_pooled.data) + row_offset(args.q_pooled, b, h, i), dim,
+          q);
+      round_row(args.rounding, q, dim);
       coarse_scores_row(kv, q, *args.scale, scores);
       if (!args.coarse_scores.empty()) {
         std::copy_n(

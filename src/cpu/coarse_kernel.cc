@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "src/cpu/float_buffer.h"
+#include "src/cpu/round_bf16.h"
 #include "src/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -25,9 +26,11 @@ void CoarseScoresRow(const PooledKv& kv, const float* q, float scale, float* sco
   const int64_t cols = RoundUpLanes(num_tiles);
   Gemm({.data = q, .row_stride = 0}, 1, {.data = kv.k_packed, .k = kv.head_dim, .cols = cols},
        scores, cols, Store::kOverwrite);
+  round_row(kv.rounding, scores, num_tiles);
   for (int64_t j = 0; j < cols; j += kLanes) {
     hn::StoreU(hn::Mul(hn::LoadU(d, scores + j), hn::Set(d, scale)), d, scores + j);
   }
+  round_row(kv.rounding, scores, num_tiles);
   for (int64_t j = 0; j < num_tiles; ++j) {
     if (kv.plan->tile_len(j) == 0) scores[j] = -kInf;
   }
@@ -53,12 +56,25 @@ void CoarseOutRow(const PooledKv& kv, const float* scores, float* weights, float
     sum = hn::Add(sum, weight);
     hn::StoreU(weight, d, weights + j);
   }
+  const FloatVec inverse = hn::Div(hn::Set(d, 1.0F), hn::SumOfLanes(d, sum));
+  const auto normalise = [&](float* x, int64_t n) HWY_ATTR {
+    for (int64_t j = 0; j < n; j += kLanes) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, x + j), inverse), d, x + j);
+    }
+  };
+  // Probabilities that are rounded have to be there before the product, not after it.
+  const bool rounds = kv.rounding != CoarseRounding::kNone;
+  if (rounds) {
+    normalise(weights, cols);
+    round_row(kv.rounding, weights, num_tiles);
+  }
   Gemm({.data = weights, .row_stride = 0}, 1,
        {.data = kv.v, .k = num_tiles, .cols = out_cols, .row_stride = round_up_lanes(kv.head_dim)},
        out, out_cols, Store::kOverwrite);
-  const FloatVec inverse = hn::Div(hn::Set(d, 1.0F), hn::SumOfLanes(d, sum));
-  for (int64_t j = 0; j < out_cols; j += kLanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(d, out + j), inverse), d, out + j);
+  if (rounds) {
+    round_row(kv.rounding, out, kv.head_dim);
+  } else {
+    normalise(out, out_cols);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "vsa/stages.h"
 #include "vsa/tiling.h"
 
 namespace vsa::cpu {
@@ -12,7 +13,8 @@ struct PooledKv {
   const float* k_packed;  ///< pack_transposed of the [Nk, D] means of k
   const float* v;         ///< [Nk, ld] means of v, ld = round_up_lanes(head_dim)
   int64_t head_dim;
-  const TilePlan* plan;  ///< of the keys
+  const TilePlan* plan;                             ///< of the keys
+  CoarseRounding rounding = CoarseRounding::kNone;  ///< of scores and what follows
 };
 
 /// scores[j] = scale * q . k_j, -inf for an empty tile and from Nk up to round_up_lanes(Nk).

@@ -5,6 +5,7 @@
 
 #include "src/cpu/pack.h"
 #include "src/cpu/parallel.h"
+#include "src/cpu/round_bf16.h"
 
 namespace vsa::cpu {
 namespace {
@@ -60,12 +61,16 @@ void PackedHeads::pack_tile(int64_t head, int64_t n, int64_t tile, float* rows) 
   const int64_t slot = n * plan_->num_tiles() + tile;
 
   load_rows(tile_rows(k_, b, h, *plan_, tile), head_dim_, rows, ld_);
-  if (options_.pooled) mean_of_rows(rows, ld_, count, head_dim_, k_mean(n, tile));
+  const auto mean = [&](float* to) {
+    mean_of_rows(rows, ld_, count, head_dim_, to);
+    round_row(options_.rounding, to, head_dim_);
+  };
+  if (options_.pooled) mean(k_mean(n, tile));
   if (options_.fine) {
     pack_transposed(rows, ld_, count, head_dim_, k_packed_.data() + slot * k_tile_stride_);
   }
   load_rows(tile_rows(v_, b, h, *plan_, tile), head_dim_, rows, ld_);
-  if (options_.pooled) mean_of_rows(rows, ld_, count, head_dim_, v_mean(n, tile));
+  if (options_.pooled) mean(v_mean(n, tile));
   if (options_.fine) {
     pack_rows(rows, ld_, count, head_dim_, v_packed_.data() + slot * v_tile_stride_);
   }
@@ -92,7 +97,8 @@ PooledKv PackedHeads::pooled(int64_t n) const {
   return {.k_packed = k_means_packed_.data() + n * head_dim_ * round_up_lanes(plan_->num_tiles()),
           .v = v_mean(n, 0),
           .head_dim = head_dim_,
-          .plan = plan_};
+          .plan = plan_,
+          .rounding = options_.rounding};
 }
 
 }  // namespace vsa::cpu

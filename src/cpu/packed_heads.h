@@ -13,8 +13,9 @@ namespace vsa::cpu {
 
 /// What pack() makes of each head.
 struct PackOptions {
-  bool fine = true;    ///< panels of the tokens
-  bool pooled = true;  ///< means of the tiles
+  bool fine = true;                                 ///< panels of the tokens
+  bool pooled = true;                               ///< means of the tiles
+  CoarseRounding rounding = CoarseRounding::kNone;  ///< of the means
 };
 
 /// Packed k and v of up to max_heads() key/value heads. Operators walk over all B * H_kv heads in

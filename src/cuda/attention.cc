@@ -118,7 +118,8 @@ class Forward {
                        .num_q_tiles = narrow(q_pooled_.shape[2]),
                        .num_kv_tiles = narrow(k_pooled_.shape[2]),
                        .head_dim = narrow(args_.q.shape[3]),
-                       .scale = *args_.scale},
+                       .scale = *args_.scale,
+                       .rounding = args_.rounding},
                       args_.q.shape[0], stream_);
   }
 

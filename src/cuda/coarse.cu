@@ -1,6 +1,8 @@
 // coarse: attention between tiles in fp32, as exact as the reference asks for (so no tensor cores):
 // scores, each written once, then out = softmax(scores) v with one pass for the maxima and one for
 // the products.
+#include <cuda_bf16.h>
+
 #include "src/cuda/coarse.h"
 #include "src/cuda/launch.h"
 
@@ -19,6 +21,10 @@ __device__ __forceinline__ HeadIdx head_of(const CoarseParams& p, unsigned idx) 
   return {static_cast<int>(idx) / p.num_heads, h, h / p.group_size};
 }
 
+__device__ __forceinline__ float rounded(float x, CoarseRounding rounding) {
+  return rounding == CoarseRounding::kNone ? x : __bfloat162float(__float2bfloat16_rn(x));
+}
+
 // --- scores --------------------------------------------------------------------------------------
 
 constexpr int kTile = 64;   // scores of a CTA: 64 x 64, of a thread: 4 x 4
@@ -29,10 +35,11 @@ constexpr int kPad = 4;     // keeps the transposed rows on different banks
 /// 0.
 __device__ __forceinline__ void load_transposed(float (&to)[kDepth][kTile + kPad],
                                                 const float* from, int64_t stride, int rows,
-                                                int depth) {
+                                                int depth, CoarseRounding rounding) {
   const int column = static_cast<int>(threadIdx.x) % kDepth;
   for (int row = static_cast<int>(threadIdx.x) / kDepth; row < kTile; row += kThreads / kDepth) {
-    to[column][row] = row < rows ? __ldg(from + row * stride + depth + column) : 0.0F;
+    to[column][row] =
+        row < rows ? rounded(__ldg(from + row * stride + depth + column), rounding) : 0.0F;
   }
 }
 
@@ -52,8 +59,8 @@ __global__ void __launch_bounds__(kThreads)
   const int tj = static_cast<int>(threadIdx.x) % 16 * 4;
   float sum[4][4] = {};
   for (int depth = 0; depth < p.head_dim; depth += kDepth) {
-    load_transposed(q_smem, q, p.q.seq, p.num_q_tiles - i0, depth);
-    load_transposed(k_smem, k, p.k.seq, p.num_kv_tiles - j0, depth);
+    load_transposed(q_smem, q, p.q.seq, p.num_q_tiles - i0, depth, p.rounding);
+    load_transposed(k_smem, k, p.k.seq, p.num_kv_tiles - j0, depth, p.rounding);
     __syncthreads();
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
@@ -79,7 +86,8 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < 4; ++i) {
       const int row = i0 + ti + i;
       if (row < p.num_q_tiles) {
-        to[row * p.scores.seq + column] = empty ? kMinusInfinity : sum[i][j] * p.scale;
+        const float score = rounded(rounded(sum[i][j], p.rounding) * p.scale, p.rounding);
+        to[row * p.scores.seq + column] = empty ? kMinusInfinity : score;
       }
     }
   }
@@ -131,6 +139,8 @@ __global__ void __launch_bounds__(kThreads)
 
   const int across = static_cast<int>(threadIdx.x) % kAcross;
   const int down = static_cast<int>(threadIdx.x) / kAcross * kRowsOfThread;
+  // Probabilities that are rounded have to be there before the product, not after it.
+  const bool rounds = p.rounding != CoarseRounding::kNone;
   float4 out[kRowsOfThread] = {};
   for (int j0 = 0; j0 < p.num_kv_tiles; j0 += kChunk) {
     __syncthreads();
@@ -139,14 +149,15 @@ __global__ void __launch_bounds__(kThreads)
       const int j = j0 + i % kChunk;
       const bool inside = i0 + row < p.num_q_tiles && j < p.num_kv_tiles;
       const float most = max_smem[row];
-      weights[row][i % kChunk] = inside && most != kMinusInfinity
-                                     ? exp2f((scores[row * p.scores.seq + j] - most) * kLog2E)
-                                     : 0.0F;
+      const float weight = inside && most != kMinusInfinity
+                               ? exp2f((scores[row * p.scores.seq + j] - most) * kLog2E)
+                               : 0.0F;
+      weights[row][i % kChunk] = rounds ? rounded(weight * inverse_smem[row], p.rounding) : weight;
     }
     for (int i = static_cast<int>(threadIdx.x); i < kChunk * kHeadDim; i += kThreads) {
       const int j = j0 + i / kHeadDim;
       reinterpret_cast<float*>(v_smem)[i] =
-          j < p.num_kv_tiles ? __ldg(v + j * p.v.seq + i % kHeadDim) : 0.0F;
+          j < p.num_kv_tiles ? rounded(__ldg(v + j * p.v.seq + i % kHeadDim), p.rounding) : 0.0F;
     }
     __syncthreads();
 #pragma unroll
@@ -167,12 +178,12 @@ __global__ void __launch_bounds__(kThreads)
   for (int row = 0; row < kRowsOfThread; ++row) {
     const int i = i0 + down + row;
     if (i >= p.num_q_tiles) continue;
-    const float inverse = inverse_smem[down + row];
+    const float inverse = rounds ? 1.0F : inverse_smem[down + row];
     float* at = to + i * p.out.seq + across * 4;
-    at[0] = out[row].x * inverse;
-    at[1] = out[row].y * inverse;
-    at[2] = out[row].z * inverse;
-    at[3] = out[row].w * inverse;
+    at[0] = rounded(out[row].x * inverse, p.rounding);
+    at[1] = rounded(out[row].y * inverse, p.rounding);
+    at[2] = rounded(out[row].z * inverse, p.rounding);
+    at[3] = rounded(out[row].w * inverse, p.rounding);
   }
 }
 

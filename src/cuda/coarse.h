@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "src/cuda/rows.h"
+#include "vsa/stages.h"
 #include "vsa/status.h"
 
 namespace vsa::cuda {
@@ -21,6 +22,7 @@ struct CoarseParams {
   int32_t num_kv_tiles = 0;
   int32_t head_dim = 0;  // 64 or 128
   float scale = 0.0F;
+  CoarseRounding rounding = CoarseRounding::kNone;
 };
 /// Writes scores, each once, and then out from them.
 Status run_coarse(std::string_view operation, const CoarseParams& params, int64_t batch,

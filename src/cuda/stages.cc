@@ -130,7 +130,8 @@ Status coarse(const Context& context, const CoarseArgs& args) {
                      .num_q_tiles = static_cast<int32_t>(num_q_tiles),
                      .num_kv_tiles = static_cast<int32_t>(num_kv_tiles),
                      .head_dim = static_cast<int32_t>(head_dim),
-                     .scale = *args.scale},
+                     .scale = *args.scale,
+                     .rounding = args.rounding},
                     batch, stream_of(context));
 }
 

@@ -79,6 +79,7 @@ Status attention_forward(const Context& context, const AttentionArgs& args) {
                                       .v_pooled = v_pooled.view(),
                                       .kv_plan = args.kv_plan,
                                       .scale = args.scale,
+                                      .rounding = args.rounding,
                                       .coarse_scores = coarse_scores.view(),
                                       .coarse_out = coarse_out.view()}));
 

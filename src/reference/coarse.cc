@@ -2,7 +2,8 @@
 //
 //   s_ij = scale * q_i . k_j    p_i = softmax_j(s_ij)    out_i = sum_j p_ij v_j
 //
-// over the kv tiles j that have a valid token; the others have s_ij = -inf and p_ij = 0.
+// over the kv tiles j that have a valid token; the others have s_ij = -inf and p_ij = 0. What
+// CoarseRounding rounds is rounded here in fp64, once.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,18 +16,31 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+double rounded(double x, CoarseRounding rounding) {
+  if (rounding == CoarseRounding::kNone) return x;
+  return static_cast<double>(static_cast<float>(bf16_from_double(x)));
+}
+
+Row rounded(Row x, CoarseRounding rounding) {
+  for (double& e : x) e = rounded(e, rounding);
+  return x;
+}
+
 /// Rows [Nk, D] of one head.
-std::vector<Row> load_rows(const ConstTensor& t, int64_t b, int64_t h) {
+std::vector<Row> load_rows(const ConstTensor& t, int64_t b, int64_t h,
+                           CoarseRounding rounding = CoarseRounding::kNone) {
   std::vector<Row> rows;
-  for (int64_t j = 0; j < t.shape[2]; ++j) rows.push_back(load_row(t, b, h, j));
+  for (int64_t j = 0; j < t.shape[2]; ++j) rows.push_back(rounded(load_row(t, b, h, j), rounding));
   return rows;
 }
 
 /// s_i: the scores of one query tile against all kv tiles.
-Row scores_of(const Row& q, const std::vector<Row>& k, const TilePlan& kv_plan, double scale) {
+Row scores_of(const Row& q, const std::vector<Row>& k, const TilePlan& kv_plan, double scale,
+              CoarseRounding rounding = CoarseRounding::kNone) {
   Row scores(k.size(), -kInf);
   for (size_t j = 0; j < k.size(); ++j) {
-    if (kv_plan.tile_len(static_cast<int64_t>(j)) > 0) scores[j] = scale * dot(q, k[j]);
+    if (kv_plan.tile_len(static_cast<int64_t>(j)) == 0) continue;
+    scores[j] = rounded(scale * rounded(dot(q, k[j]), rounding), rounding);
   }
   return scores;
 }
@@ -54,18 +68,18 @@ Status coarse(const Context& /*context*/, const CoarseArgs& args) {
   const int64_t group_size = args.q_pooled.shape[1] / args.k_pooled.shape[1];
   for (int64_t b = 0; b < args.q_pooled.shape[0]; ++b) {
     for (int64_t h = 0; h < args.q_pooled.shape[1]; ++h) {
-      const std::vector<Row> k = load_rows(args.k_pooled, b, h / group_size);
-      const std::vector<Row> v = load_rows(args.v_pooled, b, h / group_size);
+      const std::vector<Row> k = load_rows(args.k_pooled, b, h / group_size, args.rounding);
+      const std::vector<Row> v = load_rows(args.v_pooled, b, h / group_size, args.rounding);
       for (int64_t i = 0; i < args.q_pooled.shape[2]; ++i) {
-        const Row scores =
-            scores_of(load_row(args.q_pooled, b, h, i), k, *args.kv_plan, *args.scale);
+        const Row q = rounded(load_row(args.q_pooled, b, h, i), args.rounding);
+        const Row scores = scores_of(q, k, *args.kv_plan, *args.scale, args.rounding);
         if (!args.coarse_scores.empty()) store_row(args.coarse_scores, b, h, i, scores);
         if (args.coarse_out.empty()) continue;
 
-        const Row p = softmax(scores, *args.kv_plan);
+        const Row p = rounded(softmax(scores, *args.kv_plan), args.rounding);
         Row out(static_cast<size_t>(args.v_pooled.shape[3]), 0.0);
         for (size_t j = 0; j < p.size(); ++j) add_scaled(out, p[j], v[j]);
-        store_row(args.coarse_out, b, h, i, out);
+        store_row(args.coarse_out, b, h, i, rounded(out, args.rounding));
       }
     }
   }

@@ -88,6 +88,21 @@ TEST_P(GpuAttention, BranchesSwitchedOff) {
                nullptr, nullptr, Outputs::kOutOnly);
 }
 
+TEST_P(GpuAttention, SelectsByRoundedScores) {
+  VSA_NEEDS_GPU;
+  for (const DType dtype : kTokenDtypes) {
+    SCOPED_TRACE(name(dtype));
+    const Qkv in =
+        few_bits_qkv(dtype, shape().heads, shape().q_plan, shape().kv_plan, shape().order);
+    const AttentionOptions options{
+        .gate_fine = Gate::zero(), .select = select(), .rounding = CoarseRounding::kBf16};
+    const AttentionResult got = gpu::run_attention(in, options, Outputs::kOutOnly);
+    const AttentionResult want = test::run_attention(kReference, as_f64(in), options);
+    EXPECT_TRUE(same_lut(got.lut.view(), want.lut.view()));
+    EXPECT_LT(relative_l2(got.out, want.out), eps(DType::kBF16));
+  }
+}
+
 /// The selection itself: the device's and the reference's may differ only where scores are within
 /// rounding of the k-th.
 TEST_P(GpuAttention, SelectsAsTheReference) {

@@ -70,7 +70,7 @@ TestTensor run_pool(const TestTensor& x, const TilePlan& plan) {
   return to.take();
 }
 
-CoarseResult run_coarse(const Qkv& pooled) {
+CoarseResult run_coarse(const Qkv& pooled, CoarseRounding rounding) {
   const DeviceTensor q(pooled.q.view());
   const DeviceTensor k(pooled.k.view());
   const DeviceTensor v(pooled.v.view());
@@ -84,6 +84,7 @@ CoarseResult run_coarse(const Qkv& pooled) {
                       .v_pooled = v.view(),
                       .kv_plan = &pooled.kv_plan,
                       .scale = pooled.scale,
+                      .rounding = rounding,
                       .coarse_scores = scores,
                       .coarse_out = out});
   });
@@ -174,6 +175,7 @@ AttentionResult run_attention(const Qkv& in, const AttentionOptions& options, Ou
                                  .select = options.select,
                                  .lut = given ? ConstLut(given->view()) : ConstLut{},
                                  .scale = in.scale,
+                                 .rounding = options.rounding,
                                  .out = out,
                                  .lse = all ? Tensor(lse) : Tensor{},
                                  .fine_out = all ? Tensor(fine_out) : Tensor{},

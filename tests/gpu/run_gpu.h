@@ -10,7 +10,7 @@ namespace vsa::test::gpu {
 TestTensor run_tile(const TestTensor& x, const TilePlan& plan);
 TestTensor run_untile(const TestTensor& tiled, const TilePlan& plan);
 TestTensor run_pool(const TestTensor& x, const TilePlan& plan);
-CoarseResult run_coarse(const Qkv& pooled);
+CoarseResult run_coarse(const Qkv& pooled, CoarseRounding rounding = CoarseRounding::kNone);
 LutBuffer run_select(const TestTensor& scores, const SelectOptions& options);
 FineResult run_fine(const Qkv& in, const ConstLut& lut);
 TestTensor run_combine(const TestTensor& fine_out, const TestTensor& coarse_out,

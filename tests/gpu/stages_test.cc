@@ -60,6 +60,20 @@ TEST_P(GpuStages, Coarse) {
   expect_close(got.out, want.out, tolerance.out);
 }
 
+TEST_P(GpuStages, CoarseRoundedAsFastVideo) {
+  VSA_NEEDS_GPU;
+  Qkv in = pooled_f32(qkv(DType::kBF16));
+  in.q = few_bits_tensor(DType::kF32, in.q.dims(), 1, shape().order);
+  in.k = few_bits_tensor(DType::kF32, in.k.dims(), 2, shape().order);
+  const Qkv wide = as_f64(in);
+  const CoarseResult got = gpu::run_coarse(in, CoarseRounding::kBf16);
+  const CoarseResult want = test::run_coarse(kReference, wide.q, wide.k, wide.v, wide.kv_plan,
+                                             wide.scale, CoarseRounding::kBf16);
+  expect_close(got.scores, want.scores, exact());
+  expect_close(got.out, want.out, rounded_coarse_out_tolerance(in));
+  expect_close(got.out, got.out.as(DType::kBF16), exact());
+}
+
 TEST_P(GpuStages, SelectGivesTheSameTable) {
   VSA_NEEDS_GPU;
   const Heads& heads = shape().heads;

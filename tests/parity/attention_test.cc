@@ -80,6 +80,23 @@ TEST_P(AttentionParity, Forward) {
   }
 }
 
+TEST_P(AttentionParity, SelectsByRoundedScores) {
+  VSA_NEEDS(attention_forward);
+  for (const DType dtype : kTokenDtypes) {
+    SCOPED_TRACE(name(dtype));
+    const Qkv in =
+        few_bits_qkv(dtype, shape().heads, shape().q_plan(), shape().kv_plan(), shape().order);
+    const AttentionOptions options{
+        .gate_fine = Gate::zero(),
+        .select = {.topk = std::max<int64_t>(1, shape().kv_plan().num_tiles() / 3)},
+        .rounding = CoarseRounding::kBf16};
+    const AttentionResult got = run_attention(context(), in, options);
+    const AttentionResult want = run_attention(kReference, as_f64(in), options);
+    EXPECT_TRUE(same_lut(got.lut.view(), want.lut.view()));
+    EXPECT_LT(relative_l2(got.out, want.out), eps(DType::kBF16));
+  }
+}
+
 TEST_P(AttentionParity, Backward) {
   VSA_NEEDS_BACKWARD;
   const LutBuffer table = lut();

@@ -45,6 +45,26 @@ TEST_P(CoarseParity, Forward) {
   }
 }
 
+TEST_P(CoarseParity, RoundedAsFastVideo) {
+  VSA_NEEDS(coarse);
+  for (const TilePlan& kv_plan : kv_plans()) {
+    Qkv in = pooled(kv_plan);
+    in.q = few_bits_tensor(DType::kF32, in.q.dims(), 1, shape().order);
+    in.k = few_bits_tensor(DType::kF32, in.k.dims(), 2, shape().order);
+    const Qkv wide = as_f64(in);
+    const auto run = [&](const Context& where, const Qkv& x, CoarseRounding rounding) {
+      return run_coarse(where, x.q, x.k, x.v, kv_plan, {}, rounding);
+    };
+    const CoarseResult got = run(context(), in, CoarseRounding::kBf16);
+    const CoarseResult want = run(kReference, wide, CoarseRounding::kBf16);
+    expect_close(got.scores, want.scores, exact());
+    expect_close(got.scores, got.scores.as(DType::kBF16), exact());
+    expect_close(got.out, want.out, rounded_coarse_out_tolerance(in));
+    expect_close(got.out, got.out.as(DType::kBF16), exact());
+    EXPECT_FALSE(close(got.scores, run(context(), in, CoarseRounding::kNone).scores, exact()));
+  }
+}
+
 TEST_P(CoarseParity, Backward) {
   VSA_NEEDS(coarse_backward);
   for (const TilePlan& kv_plan : kv_plans()) {

@@ -30,6 +30,37 @@ Qkv make_qkv(DType dtype, const Heads& heads, const TilePlan& q_plan, const Tile
           .kv_plan = kv_plan};
 }
 
+TestTensor few_bits_tensor(DType dtype, Dims dims, uint64_t seed, Order order) {
+  return normal_tensor(DType::kF64, dims, seed, order)
+      .map([](double x) {
+        const double size = 0.5 * (1.0 + std::min(3.0, std::floor(2.0 * std::abs(x))));
+        return std::copysign(size * (1.0 + std::ldexp(1.0, -12)), x);
+      })
+      .as(dtype);
+}
+
+Qkv few_bits_qkv(DType dtype, const Heads& heads, const TilePlan& q_plan, const TilePlan& kv_plan,
+                 Order order) {
+  Qkv in = make_qkv(dtype, heads, q_plan, kv_plan, 1, order);
+  const auto make_constant = [&](TestTensor& x, const TilePlan& plan, uint64_t seed) {
+    Dims dims = x.dims();
+    dims.seq_len = plan.num_tiles();
+    const TestTensor means = few_bits_tensor(DType::kF64, dims, seed);
+    for (int64_t b = 0; b < dims.batch; ++b) {
+      for (int64_t h = 0; h < dims.num_heads; ++h) {
+        for (int64_t t = 0; t < dims.seq_len; ++t) {
+          for (const int32_t s : plan.tokens(t)) {
+            for (int64_t d = 0; d < dims.head_dim; ++d) x.set(b, h, s, d, means.at(b, h, t, d));
+          }
+        }
+      }
+    }
+  };
+  make_constant(in.q, q_plan, 4);
+  make_constant(in.k, kv_plan, 5);
+  return in;
+}
+
 LutBuffer random_lut(const Heads& heads, int64_t num_q_tiles, int64_t num_kv_tiles, uint64_t seed) {
   std::mt19937_64 bits(seed);
   LutBuffer lut({.batch = heads.batch,

@@ -21,6 +21,16 @@ TestTensor token_tensor(DType dtype, const Heads& heads, const TilePlan& plan, u
 Qkv make_qkv(DType dtype, const Heads& heads, const TilePlan& q_plan, const TilePlan& kv_plan,
              uint64_t seed, Order order = Order::kBshd);
 
+/// Elements like 1.5 (1 + 2^-12): a rounding to bf16 leaves a multiple of 1/2, so that sums of
+/// their products are exact in f32, and whoever rounds as CoarseRounding::kBf16 says gets the same
+/// scores.
+TestTensor few_bits_tensor(DType dtype, Dims dims, uint64_t seed, Order order = Order::kBshd);
+
+/// q and k of few bits and the same for all tokens of a tile, so that means are exact, too; v from
+/// N(0, 1).
+Qkv few_bits_qkv(DType dtype, const Heads& heads, const TilePlan& q_plan, const TilePlan& kv_plan,
+                 Order order = Order::kBshd);
+
 /// Rows of random length with random tiles; among them, if there are two rows, an empty and a full
 /// one.
 LutBuffer random_lut(const Heads& heads, int64_t num_q_tiles, int64_t num_kv_tiles, uint64_t seed);

@@ -75,7 +75,8 @@ TestTensor run_pool_backward(const Context& context, const TestTensor& dpooled,
 
 CoarseResult run_coarse(const Context& context, const TestTensor& q_pooled,
                         const TestTensor& k_pooled, const TestTensor& v_pooled,
-                        const TilePlan& kv_plan, std::optional<float> scale) {
+                        const TilePlan& kv_plan, std::optional<float> scale,
+                        CoarseRounding rounding) {
   CoarseResult result{
       .scores = {q_pooled.dtype(), like(q_pooled, q_pooled.dims().seq_len, k_pooled.dims().seq_len),
                  q_pooled.order()},
@@ -85,6 +86,7 @@ CoarseResult run_coarse(const Context& context, const TestTensor& q_pooled,
                                   .v_pooled = v_pooled,
                                   .kv_plan = &kv_plan,
                                   .scale = scale,
+                                  .rounding = rounding,
                                   .coarse_scores = result.scores,
                                   .coarse_out = result.out}));
   expect_guards_intact(result.scores, result.out);
@@ -215,6 +217,7 @@ AttentionResult run_attention(const Context& context, const Qkv& in,
                                              .select = options.select,
                                              .lut = options.lut,
                                              .scale = in.scale,
+                                             .rounding = options.rounding,
                                              .out = result.out,
                                              .lse = result.lse,
                                              .fine_out = result.fine_out,

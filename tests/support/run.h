@@ -37,7 +37,8 @@ struct CoarseResult {
 };
 CoarseResult run_coarse(const Context& context, const TestTensor& q_pooled,
                         const TestTensor& k_pooled, const TestTensor& v_pooled,
-                        const TilePlan& kv_plan, std::optional<float> scale = {});
+                        const TilePlan& kv_plan, std::optional<float> scale = {},
+                        CoarseRounding rounding = CoarseRounding::kNone);
 
 LutBuffer run_select(const Context& context, const TestTensor& scores,
                      const SelectOptions& options);
@@ -73,6 +74,7 @@ struct AttentionOptions {
   Gate gate_fine = Gate::one();
   SelectOptions select = {};  ///< used if `lut` is empty
   ConstLut lut = {};
+  CoarseRounding rounding = CoarseRounding::kNone;
 };
 
 struct AttentionResult {

@@ -170,6 +170,14 @@ GradientTolerance fine_backward_tolerance(const Qkv& in, const ConstLut& lut,
                             eps(dtype) + unit(dtype) * gradient_error(in), dtype);
 }
 
+Tolerance rounded_coarse_out_tolerance(const Qkv& pooled) {
+  const TestTensor magnitude =
+      run_coarse(kReference, pooled.q.as(DType::kF64), pooled.k.as(DType::kF64), pooled.v.abs(),
+                 pooled.kv_plan, pooled.scale, CoarseRounding::kBf16)
+          .out;
+  return relative_to(magnitude, 2.0 * eps(DType::kBF16), DType::kBF16, "sum p |v|");
+}
+
 Tolerance combine_tolerance(const TestTensor& fine_out, const TestTensor& coarse_out,
                             const Gate& gate_coarse, const Gate& gate_fine,
                             const TilePlan& q_plan) {

@@ -20,6 +20,9 @@ struct CoarseTolerance {
   Tolerance scores, out;
 };
 CoarseTolerance coarse_tolerance(const Qkv& pooled);
+/// Bounds for coarse_out under CoarseRounding::kBf16 where the scores are the same: a probability
+/// near the border between two bf16 may fall to the other side, and then out.
+Tolerance rounded_coarse_out_tolerance(const Qkv& pooled);
 
 struct GradientTolerance {
   Tolerance dq, dk, dv;

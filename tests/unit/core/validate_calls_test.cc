@@ -94,6 +94,12 @@ TEST(ValidateCalls, Plans) {
 
 TEST(ValidateCalls, Scale) {
   for_each_entrance([]<class Setup>(std::string_view operation) {
+    if constexpr (requires(Setup s) { s.args.rounding; }) {
+      expect_refused<Setup>(
+          {"rounding", [](auto& s) { s.args.rounding = static_cast<CoarseRounding>(2); },
+           "rounding"},
+          operation);
+    }
     if constexpr (requires(Setup s) { s.args.scale; }) {
       for (const float bad : {kNan, kInf, -kInf}) {
         expect_refused<Setup>({"scale", [=](auto& s) { s.args.scale = bad; }, "scale"}, operation);

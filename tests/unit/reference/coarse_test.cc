@@ -41,6 +41,20 @@ TEST(ReferenceCoarse, DefaultScaleIsOneOverTheRootOfHeadDim) {
   EXPECT_EQ(r.scores.at(0, 0, 0, 0), 8.0);  // 64 / 8
 }
 
+TEST(ReferenceCoarse, RoundsEveryStepToBf16IfAsked) {
+  // bf16 has 8 bits. q: 1 + 2^-9 becomes 1. q.k = 8 * k: 8 * 1.0078125 stays, times 0.3F is
+  // 2.4187500961 and becomes 2.421875; the other score is 8 * 0.3F = 2.4000000954, becomes 2.40625.
+  const double second = 1.0078125;
+  const CoarseResult r = run_coarse(
+      kReference, rows_of({1.0 + std::ldexp(1.0, -9)}), rows_of({1.0, second}),
+      rows_of({1.0, 3.0 + std::ldexp(1.0, -9)}), plan_of({4, 4}), 0.3F, CoarseRounding::kBf16);
+  EXPECT_EQ(r.scores.at(0, 0, 0, 0), 2.40625);
+  EXPECT_EQ(r.scores.at(0, 0, 0, 1), 2.421875);
+  // 1 / (1 + exp(+-0.015625)) = 0.496094, 0.503906: both are bf16 numbers after rounding to
+  // multiples of 2^-9 and 2^-8; out = 0.49609375 * 1 + 0.50390625 * 3 = 2.0078125, becomes 2.
+  EXPECT_EQ(r.out.at(0, 0, 0, 0), 2.0);
+}
+
 TEST(ReferenceCoarse, GradientsMatchDifferences) {
   Qkv in{.q = normal_tensor(DType::kF64, {2, 4, 3, 8}, 1),
          .k = normal_tensor(DType::kF64, {2, 2, 4, 8}, 2),
