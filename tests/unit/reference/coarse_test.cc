@@ -55,6 +55,15 @@ TEST(ReferenceCoarse, RoundsEveryStepToBf16IfAsked) {
   EXPECT_EQ(r.out.at(0, 0, 0, 0), 2.0);
 }
 
+TEST(ReferenceCoarse, RoundedProbabilitiesNeedNotAddUp) {
+  // Scores 0 and 0.84765625 give 0.29992 and 0.70008: in bf16 154 / 512 and 179 / 256. Where the
+  // exact ones give 7 * 0.29992 - 3 * 0.70008 = -0.0008, these give 2^-7.
+  const CoarseResult r =
+      run_coarse(kReference, rows_of({1}), rows_of({0, 0.84765625}), rows_of({7, -3}),
+                 plan_of({4, 4}), 0.125F, CoarseRounding::kBf16);
+  EXPECT_EQ(r.out.at(0, 0, 0, 0), 0.0078125);
+}
+
 TEST(ReferenceCoarse, GradientsMatchDifferences) {
   Qkv in{.q = normal_tensor(DType::kF64, {2, 4, 3, 8}, 1),
          .k = normal_tensor(DType::kF64, {2, 2, 4, 8}, 2),
