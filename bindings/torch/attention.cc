@@ -7,18 +7,20 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 const TorchTensor& value, const OptionalTensor& gate_coarse,
                                 const OptionalTensor& gate_fine, double gate_coarse_weight,
                                 const Ints& grid, const Ints& tile_shape, int64_t topk,
-                                OptionalDouble scale, const Ints& prefix, bool save_for_backward) {
+                                OptionalDouble scale, const Ints& prefix, const Ints& q_tile_len,
+                                const Ints& kv_tile_len, bool save_for_backward) {
   const Arguments args("video_sparse_attention");
-  const TilePlan plan = args.plan(grid, tile_shape, prefix);
-  const std::vector<int32_t> prefix_list = prefix_tiles(plan);
+  const TilePlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
+  const TilePlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
+  const std::vector<int32_t> prefix_list = prefix_tiles(q_plan);
   AttentionArgs call{.q = args.bshd("query", query),
                      .k = args.bshd("key", key),
                      .v = args.bshd("value", value),
                      .gate_coarse = args.gate("gate_coarse", gate_coarse, gate_coarse_weight),
                      .gate_fine = args.gate("gate_fine", gate_fine, 1.0),
-                     .q_plan = &plan,
-                     .kv_plan = &plan,
-                     .select = args.select(topk, plan, prefix_list),
+                     .q_plan = &q_plan,
+                     .kv_plan = &kv_plan,
+                     .select = args.select(topk, kv_plan, prefix_list),
                      .scale = scale_of(scale),
                      .out = {}};
   const int64_t batch = query.size(0);
@@ -26,9 +28,9 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
   TorchTensor out = new_like(query);
   TorchTensor lse = new_tensor(query, {batch, heads, query.size(1)}, tile_dtype(query));
   TorchTensor fine_out = save_for_backward ? new_like(query) : nothing(query);
-  const int64_t pitch = lut_pitch(call.select, plan.num_tiles());
-  TorchTensor lut = new_tensor(query, {batch, heads, plan.num_tiles(), pitch}, ScalarType::Int);
-  TorchTensor lut_count = new_tensor(query, {batch, heads, plan.num_tiles()}, ScalarType::Int);
+  const int64_t pitch = lut_pitch(call.select, kv_plan.num_tiles());
+  TorchTensor lut = new_tensor(query, {batch, heads, q_plan.num_tiles(), pitch}, ScalarType::Int);
+  TorchTensor lut_count = new_tensor(query, {batch, heads, q_plan.num_tiles()}, ScalarType::Int);
   call.out = args.bshd("out", out);
   call.lse = args.lse("lse", lse);
   if (save_for_backward) call.fine_out = args.bshd("fine_out", fine_out);
@@ -37,16 +39,15 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
   return {out, lse, fine_out, lut, lut_count};
 }
 
-Tensors5 video_sparse_attention_backward(const TorchTensor& dout, const TorchTensor& query,
-                                         const TorchTensor& key, const TorchTensor& value,
-                                         const OptionalTensor& gate_coarse,
-                                         const OptionalTensor& gate_fine, double gate_coarse_weight,
-                                         const TorchTensor& lse, const TorchTensor& fine_out,
-                                         const TorchTensor& lut, const TorchTensor& lut_count,
-                                         const Ints& grid, const Ints& tile_shape,
-                                         OptionalDouble scale, const Ints& prefix) {
+Tensors5 video_sparse_attention_backward(
+    const TorchTensor& dout, const TorchTensor& query, const TorchTensor& key,
+    const TorchTensor& value, const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,
+    double gate_coarse_weight, const TorchTensor& lse, const TorchTensor& fine_out,
+    const TorchTensor& lut, const TorchTensor& lut_count, const Ints& grid, const Ints& tile_shape,
+    OptionalDouble scale, const Ints& prefix, const Ints& q_tile_len, const Ints& kv_tile_len) {
   const Arguments args("video_sparse_attention_backward");
-  const TilePlan plan = args.plan(grid, tile_shape, prefix);
+  const TilePlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
+  const TilePlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
   TorchTensor dq = new_like(query);
   TorchTensor dk = new_like(key);
   TorchTensor dv = new_like(value);
@@ -58,8 +59,8 @@ Tensors5 video_sparse_attention_backward(const TorchTensor& dout, const TorchTen
       .v = args.bshd("value", value),
       .gate_coarse = args.gate("gate_coarse", gate_coarse, gate_coarse_weight),
       .gate_fine = args.gate("gate_fine", gate_fine, 1.0),
-      .q_plan = &plan,
-      .kv_plan = &plan,
+      .q_plan = &q_plan,
+      .kv_plan = &kv_plan,
       .lut = args.lut(lut, lut_count),
       .scale = scale_of(scale),
       .lse = args.lse("lse", lse),

@@ -123,10 +123,12 @@ TilePlan Arguments::plan(const Ints& grid, const Ints& tile_shape, const Ints& p
   return take(TilePlan::packed(prefix, grid_of(grid), tile_of(tile_shape)));
 }
 
-TilePlan Arguments::plan_or_tiled(const Ints& grid, const Ints& tile_shape,
+TilePlan Arguments::plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& prefix,
                                   const Ints& tile_len) const {
-  if (tile_len.empty()) return plan(grid, tile_shape, {});
-  if (!grid.empty()) reject(operation_, "grid", "none where tile_len is given", "both");
+  if (tile_len.empty()) return plan(grid, tile_shape, prefix);
+  if (!grid.empty() || !prefix.empty()) {
+    reject(operation_, "grid", "neither grid nor prefix where tile_len is given", "both");
+  }
   if (tile_shape.size() != 3) {
     reject(operation_, "tile_shape", "(f, h, w)", std::to_string(tile_shape.size()));
   }

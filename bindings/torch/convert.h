@@ -58,8 +58,9 @@ class Arguments {
   Gate gate(std::string_view name, const std::optional<TorchTensor>& t, double constant) const;
   /// The plan of `grid` in raster order behind the prefix segments.
   TilePlan plan(const Ints& grid, const Ints& tile_shape, const Ints& prefix) const;
-  /// The plan of a grid, or with `tile_len` that of a sequence in tile order.
-  TilePlan plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& tile_len) const;
+  /// The same, or with `tile_len` the plan of a sequence in tile order.
+  TilePlan plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& prefix,
+                         const Ints& tile_len) const;
   /// All prefix tiles are kept by every row, and keep everything. The lists must outlive the
   /// result.
   SelectOptions select(int64_t topk, const TilePlan& plan,

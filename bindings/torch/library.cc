@@ -8,13 +8,15 @@ STABLE_TORCH_LIBRARY(vsa, m) {
   m.def(
       "video_sparse_attention(Tensor query, Tensor key, Tensor value, Tensor? gate_coarse, "
       "Tensor? gate_fine, float gate_coarse_weight, int[] grid, int[] tile_shape, int topk, "
-      "float? scale, int[] prefix, bool save_for_backward) -> (Tensor out, Tensor lse, "
+      "float? scale, int[] prefix, int[] q_tile_len, int[] kv_tile_len, bool save_for_backward) -> "
+      "(Tensor out, Tensor lse, "
       "Tensor fine_out, Tensor lut, Tensor lut_count)");
   m.def(
       "video_sparse_attention_backward(Tensor dout, Tensor query, Tensor key, Tensor value, "
       "Tensor? gate_coarse, Tensor? gate_fine, float gate_coarse_weight, Tensor lse, "
       "Tensor fine_out, Tensor lut, Tensor lut_count, int[] grid, int[] tile_shape, "
-      "float? scale, int[] prefix) -> (Tensor dquery, Tensor dkey, Tensor dvalue, "
+      "float? scale, int[] prefix, int[] q_tile_len, int[] kv_tile_len) -> (Tensor dquery, Tensor "
+      "dkey, Tensor dvalue, "
       "Tensor dgate_coarse, Tensor dgate_fine)");
   m.def(
       "coarse_select(Tensor query, Tensor key, Tensor value, int[] grid, int[] tile_shape, "

@@ -98,8 +98,8 @@ Tensors2 block_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 const Ints& q_grid, const Ints& kv_grid, const Ints& q_tile_len,
                                 const Ints& kv_tile_len, OptionalDouble scale) {
   const Arguments args("block_sparse_attention");
-  const TilePlan q_plan = args.plan_or_tiled(q_grid, tile_shape, q_tile_len);
-  const TilePlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, kv_tile_len);
+  const TilePlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
+  const TilePlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
   FineArgs call{.q = args.bshd("query", query),
                 .k = args.bshd("key", key),
                 .v = args.bshd("value", value),
@@ -125,8 +125,8 @@ Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTen
                                          const Ints& kv_grid, const Ints& q_tile_len,
                                          const Ints& kv_tile_len, OptionalDouble scale) {
   const Arguments args("block_sparse_attention_backward");
-  const TilePlan q_plan = args.plan_or_tiled(q_grid, tile_shape, q_tile_len);
-  const TilePlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, kv_tile_len);
+  const TilePlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
+  const TilePlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
   TorchTensor dq = new_like(query);
   TorchTensor dk = new_like(key);
   TorchTensor dv = new_like(value);

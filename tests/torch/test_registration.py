@@ -12,7 +12,7 @@ GRID, TILE = [5, 6, 7], [4, 4, 4]
 def arguments(make, name):
     q, k, v, gate = (make(2, 210, heads, 16, requires_grad=True) for heads in (4, 2, 2, 4))
     if name == "video_sparse_attention":
-        return q, k, v, gate, None, 0.0, GRID, TILE, 3, None, [], True
+        return q, k, v, gate, None, 0.0, GRID, TILE, 3, None, [], [], [], True
     if name == "coarse_select":
         return q, k, v, GRID, TILE, 3, 0.25, []
     if name == "block_sparse_attention":
@@ -31,7 +31,7 @@ def test_opcheck(make, name):
 def test_opcheck_with_prefix_without_gradient(make):
     q = make(1, 300, 2, 16)
     torch.library.opcheck(torch.ops.vsa.video_sparse_attention.default,
-                          (q, q, q, None, None, 1.0, GRID, TILE, 3, None, [90], False))
+                          (q, q, q, None, None, 1.0, GRID, TILE, 3, None, [90], [], [], False))
 
 
 def test_compile_without_a_break(make):

@@ -15,11 +15,13 @@ from vsa_torch.attention import (
     untile,
     video_sparse_attention,
 )
+from vsa_torch import lists
 from vsa_torch.tiling import num_tiles, tile_lengths, topk_from_sparsity
 
 __all__ = [
     "block_sparse_attention",
     "coarse_select",
+    "lists",
     "num_tiles",
     "tile",
     "tile_lengths",

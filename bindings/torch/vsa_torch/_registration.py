@@ -15,11 +15,14 @@ def _tile_dtype(query):
     return torch.float64 if query.dtype == torch.float64 else torch.float32
 
 
-def _lut(query, tiles, topk, prefix, tile_shape):
+def _tiles(grid, tile_shape, prefix, tile_len):
+    return len(tile_len) if tile_len else num_tiles(grid, tile_shape, prefix)
+
+
+def _lut(query, tiles, topk, prefix):
     """Empty tables as `select` makes them; prefix tiles keep everything, so rows are full width."""
-    prefixed = num_tiles((1, 1, 1), tile_shape, prefix) > 1
     batch, heads = query.shape[0], query.shape[2]
-    lut = query.new_empty((batch, heads, tiles, tiles if prefixed else topk), dtype=torch.int32)
+    lut = query.new_empty((batch, heads, tiles, tiles if sum(prefix) else topk), dtype=torch.int32)
     return lut, query.new_empty((batch, heads, tiles), dtype=torch.int32)
 
 
@@ -33,9 +36,9 @@ def _last_axis_contiguous(grad):
 
 @torch.library.register_fake("vsa::video_sparse_attention")
 def _(query, key, value, gate_coarse, gate_fine, gate_coarse_weight, grid, tile_shape, topk, scale,
-      prefix, save_for_backward):
+      prefix, q_tile_len, kv_tile_len, save_for_backward):
     batch, seq_len, heads, _ = query.shape
-    lut, lut_count = _lut(query, num_tiles(grid, tile_shape, prefix), topk, prefix, tile_shape)
+    lut, lut_count = _lut(query, _tiles(grid, tile_shape, prefix, q_tile_len), topk, prefix)
     return (query.new_empty(query.shape),
             query.new_empty((batch, heads, seq_len), dtype=_tile_dtype(query)),
             query.new_empty(query.shape if save_for_backward else (0,)), lut, lut_count)
@@ -43,7 +46,7 @@ def _(query, key, value, gate_coarse, gate_fine, gate_coarse_weight, grid, tile_
 
 @torch.library.register_fake("vsa::video_sparse_attention_backward")
 def _(dout, query, key, value, gate_coarse, gate_fine, gate_coarse_weight, lse, fine_out, lut,
-      lut_count, grid, tile_shape, scale, prefix):
+      lut_count, grid, tile_shape, scale, prefix, q_tile_len, kv_tile_len):
     return (query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape),
             query.new_empty((0,) if gate_coarse is None else query.shape),
             query.new_empty((0,) if gate_fine is None else query.shape))
@@ -54,7 +57,7 @@ def _(query, key, value, grid, tile_shape, topk, scale, prefix):
     batch, _, heads, head_dim = query.shape
     tiles = num_tiles(grid, tile_shape, prefix)
     coarse_out = query.new_empty((batch, heads, tiles, head_dim), dtype=_tile_dtype(query))
-    return coarse_out, *_lut(query, tiles, topk, prefix, tile_shape)
+    return coarse_out, *_lut(query, tiles, topk, prefix)
 
 
 @torch.library.register_fake("vsa::block_sparse_attention")
@@ -90,14 +93,13 @@ def _(tiled, grid, tile_shape, prefix):
 
 
 def _attention_setup(ctx, inputs, output):
-    query, key, value, gate_coarse, gate_fine, weight, grid, tile_shape, _, scale, prefix, saves = inputs
+    query, key, value, gate_coarse, gate_fine, weight, grid, tile_shape, _, *layout, saves = inputs
     _, lse, fine_out, lut, lut_count = output
     ctx.mark_non_differentiable(lse, fine_out, lut, lut_count)
     ctx.saves = saves
     if saves:
         ctx.save_for_backward(query, key, value, gate_coarse, gate_fine, lse, fine_out, lut, lut_count)
-    ctx.weight, ctx.scale = weight, scale
-    ctx.grid, ctx.tile_shape, ctx.prefix = grid, tile_shape, prefix
+    ctx.weight, ctx.constants = weight, (grid, tile_shape, *layout)
 
 
 def _attention_backward(ctx, dout, *_):
@@ -107,9 +109,9 @@ def _attention_backward(ctx, dout, *_):
     query, key, value, gate_coarse, gate_fine, *forward = ctx.saved_tensors
     dq, dk, dv, dcoarse, dfine = torch.ops.vsa.video_sparse_attention_backward(
         _last_axis_contiguous(dout), query, key, value, gate_coarse, gate_fine, ctx.weight, *forward,
-        ctx.grid, ctx.tile_shape, ctx.scale, ctx.prefix)
+        *ctx.constants)
     return (dq, dk, dv, None if gate_coarse is None else dcoarse, None if gate_fine is None else dfine,
-            *[None] * 7)
+            *[None] * 9)
 
 
 def _coarse_setup(ctx, inputs, output):

@@ -9,9 +9,9 @@ from vsa_torch._errors import call
 from vsa_torch.tiling import extents, num_tiles, topk_from_sparsity
 
 
-def video_sparse_attention(query, key, value, gate_coarse=None, *, grid, tile_shape=(4, 4, 4),
+def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, tile_shape=(4, 4, 4),
                            topk=None, sparsity=None, scale=None, prefix=None, gate_fine=None,
-                           return_lse=False):
+                           q_tile_len=None, kv_tile_len=None, return_lse=False):
     """Video Sparse Attention: out = gate_fine * fine + gate_coarse * coarse.
 
     query        [B, S, H, D] float32, bfloat16, float16 (or float64: the slow reference backend, for
@@ -27,6 +27,9 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid, tile_sh
     prefix       tokens of each segment before the video (text, conditions): they are cut into tiles
                  of their own, kept by every query, and attend to everything
     gate_fine    like gate_coarse; None is 1
+    q_tile_len, kv_tile_len  instead of grid, for sequences in tile order: the valid tokens of every
+                 tile of prod(tile_shape) slots, first in their tile; padding is not read, and is 0
+                 in out. kv_tile_len defaults to q_tile_len; key and value may be longer or shorter
 
     Returns out [B, S, H, D], or (out, lse) with lse [B, H, S] in natural log, float32; lse is not
     differentiable. The selection is a constant in backward. Deterministic: the same bits every time.
@@ -36,8 +39,17 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid, tile_sh
     torch.OutOfMemoryError.
     """
     operation = "video_sparse_attention"
-    grid, tile_shape = extents("grid", grid), extents("tile_shape", tile_shape)
+    tile_shape = extents("tile_shape", tile_shape)
     prefix = _checks.prefix_lengths(operation, prefix)
+    if (grid is None) == (q_tile_len is None):
+        raise ValueError(f"[{operation}] grid: expected either grid or q_tile_len, got "
+                         f"{'neither' if grid is None else 'both'}")
+    if grid is None and prefix:
+        raise ValueError(f"[{operation}] prefix: expected none with q_tile_len, got {prefix}")
+    grid, q_len, q_seq = _side(grid, q_tile_len, tile_shape)
+    _, kv_len, kv_seq = (grid, q_len, q_seq) if kv_tile_len is None else _side(None, kv_tile_len, tile_shape)
+    if grid and kv_len:
+        raise ValueError(f"[{operation}] kv_tile_len: expected none with grid, got {len(kv_len)} tiles")
     coarse_tensor, coarse_weight = _gate(operation, "gate_coarse", gate_coarse, 0.0)
     fine_tensor, fine_weight = _gate(operation, "gate_fine", gate_fine, 1.0)
     if fine_tensor is None and fine_weight != 1.0:
@@ -45,12 +57,12 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid, tile_sh
     query, key, value, coarse_tensor, fine_tensor = _autocast(query, key, value, coarse_tensor, fine_tensor)
     gates = [(name, tensor) for name, tensor in (("gate_coarse", coarse_tensor), ("gate_fine", fine_tensor))
              if tensor is not None]
-    _checks.qkv(operation, query, key, value, math.prod(grid) + sum(prefix), gates=gates)
-    topk = _topk(operation, topk, sparsity, num_tiles(grid, tile_shape))
+    _checks.qkv(operation, query, key, value, q_seq + sum(prefix), kv_seq + sum(prefix), gates=gates)
+    topk = _topk(operation, topk, sparsity, len(kv_len) if kv_len else num_tiles(grid, tile_shape))
     tensors = (query, key, value, coarse_tensor, fine_tensor)
     needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     out, lse, *_ = call(torch.ops.vsa.video_sparse_attention, *tensors, coarse_weight, grid, tile_shape,
-                        topk, _checks.number(operation, "scale", scale), prefix, needs_grad)
+                        topk, _checks.number(operation, "scale", scale), prefix, q_len, kv_len, needs_grad)
     return (out, lse) if return_lse else out
 
 

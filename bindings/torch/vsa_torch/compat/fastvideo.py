@@ -1,0 +1,235 @@
+"""fastvideo_kernel's functions for Video Sparse Attention, with its arguments and padding.
+
+    from vsa_torch.compat.fastvideo import video_sparse_attn
+
+Tensors are [B, H, S, D] in tile order: every tile has all its slots, valid tokens first. As there, an
+absent gate means weight 1. Other than there: padding is never read and comes out as 0; means and scores
+stay in float32, so a near tie may be decided otherwise; exactly topk tiles are kept, and ties go to the
+lower index; lse is the natural logarithm [B, H, S] whatever the device.
+
+strict=True takes what the original's kernels take: bfloat16, head_dim 64 or 128, as many heads for k and
+v as for q, tiles of 64 or 256 tokens, an int block_size as the edge of a cube. Without it an int
+block_size is the number of tokens in a tile.
+"""
+
+import math
+
+import torch
+
+from vsa_torch import attention, lists, tiling
+
+VSA_TILE_SIZE = (4, 4, 4)
+
+
+def video_sparse_attn(q, k, v, variable_block_sizes, q_variable_block_sizes=None, topk=None, block_size=64,
+                      compress_attn_weight=None, *, strict=False):
+    """The whole operator on [B, H, S, D]: out = compress_attn_weight * coarse + fine.
+
+    variable_block_sizes, q_variable_block_sizes  [Nk] and [Nq]: valid tokens of every tile
+    topk  kept key tiles; more than there are keeps all
+    """
+    _whole_strict("video_sparse_attn", strict, q, k, q_variable_block_sizes)
+    out = _whole("video_sparse_attn", _swap(q), _swap(k), _swap(v), variable_block_sizes,
+                 q_variable_block_sizes, topk, _tokens("video_sparse_attn", block_size, strict, (64, 256)),
+                 None if compress_attn_weight is None else _swap(compress_attn_weight))
+    return _swap(out)
+
+
+def video_sparse_attn_bshd(q, k, v, variable_block_sizes, q_variable_block_sizes=None, topk=None, block_size=64,
+                           compress_attn_weight=None, *, strict=False):
+    """The same on [B, S, H, D]; the original has it for tiles of 256 tokens only."""
+    _whole_strict("video_sparse_attn_bshd", strict, q, k, q_variable_block_sizes, heads_axis=2)
+    return _whole("video_sparse_attn_bshd", q, k, v, variable_block_sizes, q_variable_block_sizes, topk,
+                  _tokens("video_sparse_attn_bshd", block_size, strict, (256,)), compress_attn_weight)
+
+
+def block_sparse_attn(q, k, v, block_map, variable_block_sizes, *, strict=False):
+    """The fine stage with a bool map [B, H, Nq, Nk] or [H, Nq, Nk]. Returns (out, lse)."""
+    lut, count = lists.from_map(block_map.to(torch.bool))
+    return block_sparse_attn_from_indices(q, k, v, lut, count, variable_block_sizes, strict=strict)
+
+
+def block_sparse_attn_from_indices(q, k, v, q2k_idx, q2k_num, variable_block_sizes, *, strict=False):
+    """The fine stage with absolute indices [B, H, Nq, pitch], in any order. Returns (out, lse)."""
+    operation = "block_sparse_attn_from_indices"
+    if strict:
+        _strict(operation, q, k, heads_axis=1)
+    num_kv = variable_block_sizes.numel()
+    if num_kv == 0 or k.shape[2] % num_kv:
+        raise ValueError(f"[{operation}] variable_block_sizes: expected a number of tiles that divides the "
+                         f"{k.shape[2]} slots of k, got {num_kv}")
+    tokens = k.shape[2] // num_kv
+    if strict and tokens != 64:
+        raise ValueError(f"[{operation}] variable_block_sizes: expected one for every 64 slots of k, got {num_kv}")
+    if q.shape[2] % tokens:
+        raise ValueError(f"[{operation}] q: expected a multiple of {tokens} slots, got {q.shape[2]}")
+    lut, count = lists.from_absolute(q2k_idx, q2k_num)
+    out, lse = attention.block_sparse_attention(
+        _swap(q), _swap(k), _swap(v), lut, count, tile_shape=(1, 1, tokens), return_lse=True,
+        q_tile_len=[tokens] * (q.shape[2] // tokens), kv_tile_len=variable_block_sizes)
+    return _swap(out), lse
+
+
+def block_sparse_attn_varlen(q, k, v, cu_seqlens_q, cu_seqlens_kv, q2k_idx_list, q2k_num_list,
+                             variable_block_sizes_list, q_variable_block_sizes_list=None, block_size=64, *,
+                             strict=False):
+    """The fine stage over packed sequences [tokens, H, D]; no sequence sees another.
+
+    cu_seqlens  [N + 1]: where each sequence begins; the lists hold, for every sequence, what
+    block_sparse_attn_from_indices takes, with a batch of 1. Without q_variable_block_sizes_list query
+    tiles are full but the last. Returns out [tokens, H, D].
+    """
+    operation = "block_sparse_attn_varlen"
+    if strict:
+        _strict(operation, q, k, heads_axis=1)
+    q_lens, kv_lens = _lengths(operation, "cu_seqlens_q", cu_seqlens_q, q), _lengths(
+        operation, "cu_seqlens_kv", cu_seqlens_kv, k)
+    kv_sizes = [sizes.tolist() for sizes in variable_block_sizes_list]
+    if q_variable_block_sizes_list is None:
+        q_sizes = [[min(block_size, length - i) for i in range(0, length, block_size)] for length in q_lens]
+    else:
+        q_sizes = [sizes.tolist() for sizes in q_variable_block_sizes_list]
+    for name, sizes, lens in (("q_variable_block_sizes_list", q_sizes, q_lens),
+                              ("variable_block_sizes_list", kv_sizes, kv_lens)):
+        if [sum(s) for s in sizes] != lens:
+            raise ValueError(f"[{operation}] {name}: expected sums {lens}, the lengths of the sequences, got "
+                             f"{[sum(s) for s in sizes]}")
+    lut, count = _packed_lists(operation, q2k_idx_list, q2k_num_list, q_sizes, kv_sizes)
+    q_flat, kv_flat = sum(q_sizes, []), sum(kv_sizes, [])
+    q_slots = get_non_pad_index(torch.tensor(q_flat, device=q.device), block_size)
+    kv_slots = get_non_pad_index(torch.tensor(kv_flat, device=k.device), block_size)
+
+    def padded(x, slots, sizes):
+        return x.new_zeros((len(sizes) * block_size, *x.shape[1:])).index_copy(0, slots, x).unsqueeze(0)
+
+    out = attention.block_sparse_attention(
+        padded(q, q_slots, q_flat), padded(k, kv_slots, kv_flat), padded(v, kv_slots, kv_flat), lut, count,
+        tile_shape=(1, 1, block_size), q_tile_len=q_flat, kv_tile_len=kv_flat)
+    return out[0, q_slots]
+
+
+# --- tiling helpers ------------------------------------------------------------------------------
+
+
+def get_tile_partition_indices(dit_seq_shape, tile_size, device="cpu"):
+    """[S] int64: the raster position of every token in tile order, without padding."""
+    f, h, w = (torch.arange(extent, device=device) // edge for extent, edge in zip(dit_seq_shape, tile_size))
+    across = [-(-extent // edge) for extent, edge in zip(dit_seq_shape, tile_size)]
+    tile = (f[:, None, None] * across[1] + h[:, None]) * across[2] + w
+    return torch.argsort(tile.flatten(), stable=True)
+
+
+def get_reverse_tile_partition_indices(dit_seq_shape, tile_size, device="cpu"):
+    """The inverse permutation."""
+    return torch.argsort(get_tile_partition_indices(dit_seq_shape, tile_size, device))
+
+
+def construct_variable_block_sizes(dit_seq_shape, num_tiles, device="cpu", tile_size=VSA_TILE_SIZE):
+    """[N] int32: valid tokens of every tile; num_tiles is the grid of tiles (t, h, w)."""
+    across = tuple(-(-extent // edge) for extent, edge in zip(dit_seq_shape, tile_size))
+    if tuple(num_tiles) != across:
+        raise ValueError(f"[construct_variable_block_sizes] num_tiles: expected {across}, got {tuple(num_tiles)}")
+    return torch.tensor(tiling.tile_lengths(dit_seq_shape, tile_size), dtype=torch.int32, device=device)
+
+
+def get_non_pad_index(variable_block_sizes, max_block_size):
+    """[S] int64: the slots of the valid tokens when every tile has max_block_size slots."""
+    slots = torch.arange(max_block_size, device=variable_block_sizes.device)
+    starts = torch.arange(variable_block_sizes.numel(), device=slots.device) * max_block_size
+    return (starts[:, None] + slots)[slots < variable_block_sizes[:, None]]
+
+
+def build_vsa_metadata(dit_seq_shape, tile_size=VSA_TILE_SIZE, device="cpu"):
+    """All of the above for a video, as a dict."""
+    num_tiles = tuple(-(-extent // edge) for extent, edge in zip(dit_seq_shape, tile_size))
+    sizes = construct_variable_block_sizes(dit_seq_shape, num_tiles, device, tile_size)
+    return {
+        "tile_partition_indices": get_tile_partition_indices(dit_seq_shape, tile_size, device),
+        "reverse_tile_partition_indices": get_reverse_tile_partition_indices(dit_seq_shape, tile_size, device),
+        "variable_block_sizes": sizes,
+        "non_pad_index": get_non_pad_index(sizes, math.prod(tile_size)),
+        "num_tiles": num_tiles,
+        "max_block_size": math.prod(tile_size),
+    }
+
+
+# --- shared --------------------------------------------------------------------------------------
+
+
+def _swap(x):
+    """[B, H, S, D] to [B, S, H, D] or back, as a view."""
+    return x.transpose(1, 2)
+
+
+def _whole(operation, q, k, v, kv_sizes, q_sizes, topk, tokens, gate):
+    """The whole operator on [B, S, H, D]."""
+    if topk is None:
+        raise TypeError(f"[{operation}] topk: expected an int, got none")
+    q_sizes = kv_sizes if q_sizes is None else q_sizes
+    for name, tensor, x, sizes in (("q_variable_block_sizes", q_sizes, q, "q"), ("variable_block_sizes", kv_sizes, k, "k")):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"[{operation}] {name}: expected a tensor, got {type(tensor).__name__}: the fifth "
+                            "argument is q_variable_block_sizes, and topk the sixth")
+        if x.shape[1] != tensor.numel() * tokens:
+            raise ValueError(f"[{operation}] {name}: expected one for every {tokens} slots of {sizes}'s "
+                             f"{x.shape[1]}, got {tensor.numel()}")
+    # block_size counts a tile's tokens in memory; their arrangement in space does not matter here.
+    return attention.video_sparse_attention(
+        q, k, v, 1.0 if gate is None else gate, q_tile_len=q_sizes, kv_tile_len=kv_sizes,
+        tile_shape=(1, 1, tokens), topk=min(topk, kv_sizes.numel()))
+
+
+def _tokens(operation, block_size, strict, allowed):
+    """Tokens of a tile from an int or three edges."""
+    if isinstance(block_size, int):
+        tokens = block_size**3 if strict else block_size
+    else:
+        tokens = math.prod(block_size)
+    if strict and tokens not in allowed:
+        cube = ": an int is the edge of a cube in the original" if isinstance(block_size, int) else ""
+        raise ValueError(f"[{operation}] block_size: expected tiles of {' or '.join(map(str, allowed))} tokens, "
+                         f"got {tokens}{cube}")
+    return tokens
+
+
+def _whole_strict(operation, strict, q, k, q_sizes, heads_axis=1):
+    if strict:
+        _strict(operation, q, k, heads_axis)
+        if q_sizes is None:
+            raise TypeError(f"[{operation}] q_variable_block_sizes: expected a tensor, got none")
+
+
+def _strict(operation, q, k, heads_axis):
+    """What the original's kernels take."""
+    if q.dtype != torch.bfloat16:
+        raise ValueError(f"[{operation}] q: expected bfloat16, got {q.dtype}")
+    if q.shape[-1] not in (64, 128):
+        raise ValueError(f"[{operation}] q: expected a head_dim of 64 or 128, got {q.shape[-1]}")
+    if q.shape[heads_axis] != k.shape[heads_axis]:
+        raise ValueError(f"[{operation}] k: expected {q.shape[heads_axis]} heads as q has, got {k.shape[heads_axis]}")
+
+
+def _lengths(operation, name, cu_seqlens, x):
+    starts = cu_seqlens.tolist()
+    lengths = [b - a for a, b in zip(starts, starts[1:])]
+    if not lengths or starts[0] != 0 or starts[-1] != x.shape[0] or min(lengths) < 0:
+        raise ValueError(f"[{operation}] {name}: expected 0, ascending, up to {x.shape[0]} tokens, got {starts}")
+    return lengths
+
+
+def _packed_lists(operation, index_list, num_list, q_sizes, kv_sizes):
+    """The lists of all sequences in one, with key tiles counted over all of them."""
+    if not len(index_list) == len(num_list) == len(q_sizes) == len(kv_sizes):
+        raise ValueError(f"[{operation}] q2k_idx_list: expected as many as sequences, {len(q_sizes)}, got "
+                         f"{len(index_list)}")
+    pitch = max(index.shape[-1] for index in index_list)
+    rows, counts, first = [], [], 0
+    for i, (index, num) in enumerate(zip(index_list, num_list)):
+        if num.shape[-1] != len(q_sizes[i]):
+            raise ValueError(f"[{operation}] q2k_num_list: expected {len(q_sizes[i])} query tiles in sequence {i}, "
+                             f"got {num.shape[-1]}")
+        lists.to_map(index, num, len(kv_sizes[i]))  # refuses a tile of another sequence
+        rows.append(torch.nn.functional.pad(index + first, (0, pitch - index.shape[-1]), value=-1))
+        counts.append(num)
+        first += len(kv_sizes[i])
+    return lists.from_absolute(torch.cat(rows, dim=2), torch.cat(counts, dim=2))

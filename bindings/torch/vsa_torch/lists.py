@@ -1,0 +1,141 @@
+"""Which key tiles each query tile keeps, in the encodings of the field, to and from vsa's own.
+
+vsa's own is a pair: lut [B, H, Nq, pitch] int32, absolute indices of key tiles, ascending and unique,
+tail -1; and lut_count [B, H, Nq] int32. Every `from_` function returns such a pair and every `to_`
+function takes one. All of it is indexing: no gradients, and no entry is ever dropped or clamped.
+"""
+
+import torch
+
+
+def from_map(block_map, *, pitch=None):
+    """From a bool map [B, H, Nq, Nk] or [H, Nq, Nk]; pitch defaults to the longest row."""
+    block_map = _four_axes("from_map", "block_map", block_map)
+    if block_map.dtype != torch.bool:
+        raise ValueError(f"[from_map] block_map: expected bool, got {block_map.dtype}")
+    count = block_map.sum(-1, dtype=torch.int32)
+    longest = max(1, int(count.max()))
+    pitch = longest if pitch is None else pitch
+    if pitch < longest:
+        raise ValueError(f"[from_map] pitch: expected at least {longest}, the longest row, got {pitch}")
+    num_kv = block_map.shape[-1]
+    order = torch.argsort((~block_map).to(torch.uint8), dim=-1, stable=True).to(torch.int32)
+    lut = torch.full((*block_map.shape[:-1], pitch), -1, dtype=torch.int32, device=block_map.device)
+    width = min(pitch, num_kv)
+    lut[..., :width] = order[..., :width].masked_fill(_tail(count, width), -1)
+    return lut, count
+
+
+def to_map(lut, lut_count, num_kv_tiles):
+    """To a bool map [B, H, Nq, num_kv_tiles]."""
+    lut, lut_count = _pair("to_map", lut, lut_count)
+    tail = _tail(lut_count, lut.shape[-1])
+    outside = (lut < 0) | (lut >= num_kv_tiles)
+    if bool((outside & ~tail).any()):
+        raise ValueError(f"[to_map] lut: expected indices 0 to {num_kv_tiles - 1}, got one outside")
+    # Entries behind the count go to a column of their own that is cut off.
+    columns = lut.long().masked_fill(tail, num_kv_tiles)
+    block_map = torch.zeros((*lut.shape[:-1], num_kv_tiles + 1), dtype=torch.bool, device=lut.device)
+    return block_map.scatter_(-1, columns, True)[..., :num_kv_tiles]
+
+
+def from_onehot(onehot, *, pitch=None):
+    """From bytes [B, H, Nq, Nk], 1 where kept (Jenga)."""
+    if onehot.dtype not in (torch.uint8, torch.int8, torch.bool):
+        raise ValueError(f"[from_onehot] onehot: expected bytes or bool, got {onehot.dtype}")
+    if bool(((onehot != 0) & (onehot != 1)).any()):
+        raise ValueError("[from_onehot] onehot: expected 0 and 1, got another value")
+    return from_map(onehot != 0, pitch=pitch)
+
+
+def to_onehot(lut, lut_count, num_kv_tiles):
+    """To uint8 [B, H, Nq, num_kv_tiles]."""
+    return to_map(lut, lut_count, num_kv_tiles).to(torch.uint8)
+
+
+def from_absolute(index, count):
+    """From absolute indices [B, H, Nq, pitch] in any order, with anything behind the count."""
+    index, count = _pair("from_absolute", index, count)
+    last = torch.iinfo(torch.int32).max
+    ordered = index.masked_fill(_tail(count, index.shape[-1]), last).sort(-1).values
+    return ordered.masked_fill(_tail(count, index.shape[-1]), -1), count
+
+
+def from_delta(delta, count):
+    """From rows whose first entry is absolute and whose others are differences (CK Tile, AITER)."""
+    delta, count = _pair("from_delta", delta, count)
+    kept = delta.masked_fill(_tail(count, delta.shape[-1]), 0)
+    return from_absolute(kept.cumsum(-1, dtype=torch.int32), count)
+
+
+def to_delta(lut, lut_count, *, pitch=None):
+    """To differences; the tail is 0, which CK's look-ahead may read. AITER's pitch is ceil(Sk / 128)."""
+    lut, lut_count = _pair("to_delta", lut, lut_count)
+    pitch = lut.shape[-1] if pitch is None else pitch
+    if pitch < int(lut_count.max()):
+        raise ValueError(f"[to_delta] pitch: expected at least {int(lut_count.max())}, the longest row, got {pitch}")
+    delta = torch.cat((lut[..., :1], lut.diff(dim=-1)), dim=-1)
+    delta = delta.masked_fill(_tail(lut_count, lut.shape[-1]), 0)
+    out = lut.new_zeros((*lut.shape[:-1], pitch))
+    width = min(pitch, lut.shape[-1])
+    out[..., :width] = delta[..., :width]
+    return out, lut_count
+
+
+def from_block_mask(block_mask, *, batch=1, num_heads=1):
+    """From a BlockMask of FlexAttention that keeps whole blocks; broadcast axes become batch, num_heads.
+
+    A block that its mask_mod cuts within cannot be said by a list, so it is refused. (create_block_mask
+    makes such blocks also where a length is no multiple of the block.)
+    """
+    from torch.nn.attention.flex_attention import noop_mask
+
+    shape = (batch, num_heads, block_mask.kv_num_blocks.shape[-1])
+    num_kv = -(-block_mask.seq_lengths[1] // block_mask.BLOCK_SIZE[1])
+    if block_mask.mask_mod is not noop_mask and bool(block_mask.kv_num_blocks.any()):
+        raise ValueError("[from_block_mask] block_mask: expected whole blocks only, got blocks that mask_mod "
+                         "cuts within")
+    kept = None
+    for index, count in ((block_mask.kv_indices, block_mask.kv_num_blocks),
+                         (block_mask.full_kv_indices, block_mask.full_kv_num_blocks)):
+        if index is not None:
+            part = to_map(index.to(torch.int32), count.to(torch.int32), num_kv)
+            kept = part if kept is None else kept | part
+    return from_map(kept.expand(*shape, num_kv))
+
+
+def to_block_mask(lut, lut_count, *, seq_lengths, block_size):
+    """To a BlockMask of whole blocks; seq_lengths (Sq, Sk) and block_size (q, kv) in tokens."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    lut, lut_count = _pair("to_block_mask", lut, lut_count)
+    num_kv = -(-seq_lengths[1] // block_size[1])
+    lut, lut_count = from_map(to_map(lut, lut_count, num_kv), pitch=num_kv)
+    return BlockMask.from_kv_blocks(torch.zeros_like(lut_count), torch.zeros_like(lut), lut_count,
+                                    lut.clamp(min=0), BLOCK_SIZE=tuple(block_size), seq_lengths=seq_lengths)
+
+
+def _four_axes(operation, name, tensor):
+    if tensor.dim() == 3:
+        tensor = tensor.unsqueeze(0)
+    if tensor.dim() != 4:
+        raise ValueError(f"[{operation}] {name}: expected [B,H,Nq,Nk] or [H,Nq,Nk], got {tuple(tensor.shape)}")
+    return tensor
+
+
+def _pair(operation, index, count):
+    """Both as int32 of fitting shapes, counts within the pitch."""
+    for name, tensor in (("lut", index), ("lut_count", count)):
+        if tensor.dtype not in (torch.int32, torch.int64):
+            raise ValueError(f"[{operation}] {name}: expected int32 or int64, got {tensor.dtype}")
+    if index.dim() != 4 or count.shape != index.shape[:-1] or index.device != count.device:
+        raise ValueError(f"[{operation}] lut_count: expected the extents and device of lut without the last axis, "
+                         f"got {tuple(count.shape)} for {tuple(index.shape)}")
+    if count.numel() and (int(count.min()) < 0 or int(count.max()) > index.shape[-1]):
+        raise ValueError(f"[{operation}] lut_count: expected 0 to {index.shape[-1]}, got one outside")
+    return index.to(torch.int32), count.to(torch.int32)
+
+
+def _tail(count, pitch):
+    """[..., pitch] bool: behind the count."""
+    return torch.arange(pitch, device=count.device) >= count.unsqueeze(-1)
