@@ -223,11 +223,6 @@ void run_case(const BenchCase& c, Timer& timer, int num_sms, bool& all_right) {
   throw_if_error(tables.build(timer.stream()));
   const auto build = [&] { return schedule.build("bench", tables, lut, timer.stream()); };
   report("schedule", timer.time(build), {}, 0.0);
-  report("fine_kernel_no_turns", timer.time([&] {
-    return cuda::run_fine_stage(fine_args, tables, schedule, 1.0F, {}, num_sms, timer.stream(),
-                                {.take_turns = false});
-  }),
-         fine_error, 0.0);
   report("fine_kernel", timer.time([&] {
     return cuda::run_fine_stage(fine_args, tables, schedule, 1.0F, {}, num_sms, timer.stream());
   }),

@@ -29,8 +29,8 @@ void set_scale(float scale, sm90::FineParams& params) {
 }  // namespace
 
 Status run_fine_stage(const FineArgs& args, const PlanTables& plans, const Schedule& schedule,
-                      float gate_fine, const CoarseBranch& coarse, int num_sms, cudaStream_t stream,
-                      FineTuning tuning) {
+                      float gate_fine, const CoarseBranch& coarse, int num_sms,
+                      cudaStream_t stream) {
   sm90::FineParams params{};
   VSA_TRY(set_maps("q", args.q, plans.q().shape, params.q, params.q_step));
   VSA_TRY(set_maps("k", args.k, plans.kv().shape, params.k, params.k_step));
@@ -45,7 +45,6 @@ Status run_fine_stage(const FineArgs& args, const PlanTables& plans, const Sched
   params.num_heads = static_cast<int32_t>(args.q.shape[1]);
   params.group_size = static_cast<int32_t>(args.q.shape[1] / args.k.shape[1]);
   params.num_items = static_cast<int32_t>(schedule.num_items());
-  params.take_turns = tuning.take_turns ? 1 : 0;
   set_scale(*args.scale, params);
   params.out = rows_of(args.out);
   params.lse = rows_of(args.lse);

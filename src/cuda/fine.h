@@ -13,15 +13,10 @@ struct CoarseBranch {
   GateRows gate;
 };
 
-/// Choices that do not change the result, for the bench to compare.
-struct FineTuning {
-  bool take_turns = true;
-};
-
 /// Starts the kernel on tables and a schedule (of args.lut) that were built on the same stream:
 ///   args.out = gate_fine * fine + gate * coarse
 Status run_fine_stage(const FineArgs& args, const PlanTables& plans, const Schedule& schedule,
-                      float gate_fine, const CoarseBranch& coarse, int num_sms, cudaStream_t stream,
-                      FineTuning tuning = {});
+                      float gate_fine, const CoarseBranch& coarse, int num_sms,
+                      cudaStream_t stream);
 
 }  // namespace vsa::cuda

@@ -160,6 +160,7 @@ __global__ void __launch_bounds__(kWarps * 32)
       head.num_own[1] = num_steps;
     }
   }
+  head.end = num_entries;
   if (threadIdx.x % 32 == 0) p.heads[item] = head;
 }
 

@@ -32,12 +32,13 @@ struct ScheduleEntry {
 };
 
 /// The head of a pair's schedule: steps of the three lists, and where the entries of the second and
-/// third begin; those of the first begin at 0.
+/// third begin and those of the third end; those of the first begin at 0.
 struct alignas(16) ScheduleHead {
   int32_t num_common = 0;
   int32_t num_own[2] = {0, 0};
   int32_t begin_own[2] = {0, 0};
-  int32_t unused[3] = {0, 0, 0};
+  int32_t end = 0;
+  int32_t unused[2] = {0, 0};
 };
 
 /// Packs short blocks into steps of 64 rows in their order. Feed it each block; it says where the

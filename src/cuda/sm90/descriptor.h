@@ -29,6 +29,16 @@ VSA_HOST_DEVICE constexpr uint64_t make_descriptor(uint32_t address, uint32_t le
          uint64_t{stride_bytes >> 4} << 32 | kSwizzle128B;
 }
 
+/// A descriptor that advances within shared memory, which its lower half alone says.
+struct Descriptor {
+  uint32_t low, high;
+  VSA_HOST_DEVICE constexpr explicit Descriptor(uint64_t bits)
+      : low(static_cast<uint32_t>(bits)), high(static_cast<uint32_t>(bits >> 32)) {}
+  VSA_HOST_DEVICE constexpr uint64_t advanced(uint64_t by) const {
+    return uint64_t{high} << 32 | (low + static_cast<uint32_t>(by));
+  }
+};
+
 /// B = K^T: columns are the 64 rows of K, products run along its 64-element slabs. The leading
 /// offset is not used with this swizzle (16 products are 32 of the 128 bytes).
 VSA_HOST_DEVICE constexpr uint64_t k_descriptor(uint32_t tile) {

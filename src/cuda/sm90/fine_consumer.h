@@ -1,9 +1,10 @@
 // A consumer of the fine kernel: a warpgroup that holds 64 query rows in registers and passes over
 // their keys. Device-only.
 //
-// Registers of a thread at head_dim 128: q 32, scores 32, probabilities 16, out 64, state 4.
-//   step i:  issue scores(i) = q k(i)     wait   softmax of scores(i)     wait   scale out
-//            issue out += p(i-1) v(i-1)          while out is summed up          p(i) from scores
+// Products run one step ahead, so that softmax waits for none:
+//   step i:  issue out += p(i-1) v(i-1)     softmax of scores(i)     wait     scale out
+//            issue scores(i+1) = q k(i+1)   while both run                    p(i) from scores(i)
+// Registers of a thread at head_dim 128: q 32, scores 2 x 32, probabilities 16, out 64, state 4.
 #pragma once
 
 #include "src/cuda/sm90/fine_epilogue.h"
@@ -23,8 +24,8 @@ class Consumer {
       : p_(params), s_(smem), half_(half), lane_(threadIdx.x % 32) {}
 
   __device__ __forceinline__ void run() {
-    if (half_ == 1 && p_.take_turns != 0) named_arrive(kTurn, 256);  // the first turn is half 0's
-    uint32_t parity = 0;                                             // of the q barriers
+    uint32_t parity = 0;  // of the q barriers
+    uint32_t meet_parity = 0;
     for (int32_t item = static_cast<int32_t>(blockIdx.x); item < p_.num_items;
          item += static_cast<int32_t>(gridDim.x), parity ^= 1) {
       barrier_wait(smem_address(&s_.full_q[half_]), parity);
@@ -45,19 +46,21 @@ class Consumer {
       float out[kHeadDim / 2] = {};
       SoftmaxState softmax;
       attend(head, q, out, softmax, epilogue);
+      const bool has_own = head.num_own[0] + head.num_own[1] > 0;
+      if (has_own) release(&s_.meet);
       epilogue.store(out, softmax);
 
       advance_rings(before_, head);
       // A slot that only the other consumer reads goes through phases unseen. Meeting here makes
       // all of them past, so that the parities of the next item mean what they say.
-      if (head.num_own[0] + head.num_own[1] > 0) named_sync(kMeet, 256);
+      if (has_own) {
+        barrier_wait(smem_address(&s_.meet), meet_parity);
+        meet_parity ^= 1;
+      }
     }
   }
 
  private:
-  static constexpr uint32_t kMeet = 1;  // named barriers: both consumers at the end of an item
-  static constexpr uint32_t kTurn = 2;  // and 3: the turn of a half, given by the other
-
   /// The A operand of all products with q, from its swizzled tile.
   __device__ __forceinline__ void load_q(uint32_t (&q)[kSteps][4]) const {
     const uint32_t tile = smem_address(s_.q[half_]);
@@ -77,25 +80,35 @@ class Consumer {
     if (lane_ == 0) barrier_arrive(smem_address(barrier));
   }
 
+  /// A slot of either ring (2 i + parity of its phase for the i-th), in one register.
   struct Slot {
-    uint32_t ring, idx, parity;
+    uint32_t bits;
+    __device__ __forceinline__ uint32_t parity() const { return bits & 1U; }
+    __device__ __forceinline__ uint64_t* of(uint64_t (&barriers)[2][Smem::kStages]) const {
+      return &barriers[0][0] + bits / 2;
+    }
+    __device__ __forceinline__ uint8_t* of(
+        uint8_t (&tiles)[2][Smem::kStages][Smem::kTileBytes]) const {
+      return &tiles[0][0][0] + bits / 2 * Smem::kTileBytes;
+    }
   };
   __device__ __forceinline__ Slot slot(const ScheduleHead& head, int32_t i) const {
     const RingUse at = ring_use(before_, head.num_common, half_, i);
-    return {at.ring, at.use % Smem::kStages, at.use / Smem::kStages & 1U};
+    const uint32_t idx = at.ring * Smem::kStages + at.use % Smem::kStages;
+    return {idx * 2 + (at.use / Smem::kStages & 1U)};
   }
 
   /// Waits for the keys of a slot and starts scores = q k.
   __device__ __forceinline__ uint64_t start_scores(const Slot& at, const uint32_t (&q)[kSteps][4],
-                                                   float (&scores)[kScores]) const {
-    barrier_wait(smem_address(&s_.full_k[at.ring][at.idx]), at.parity);
-    const uint64_t bits = s_.row_bits[at.ring][at.idx];
-    const uint64_t k = k_descriptor(smem_address(s_.k[at.ring][at.idx]));
+                                                   float (&scores)[kScores]) {
+    barrier_wait(smem_address(at.of(s_.full_k)), at.parity());
+    const uint64_t bits = *at.of(s_.row_bits);
+    const Descriptor k(k_descriptor(smem_address(at.of(s_.k))));
     pin(scores);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
-      wgmma<T, 0>(scores, q[i], k + k_advance(i), i > 0 ? 1 : 0);
+      wgmma<T, 0>(scores, q[i], k.advanced(k_advance(i)), i > 0 ? 1 : 0);
     }
     wgmma_commit();
     pin(scores);
@@ -104,14 +117,14 @@ class Consumer {
 
   /// Waits for the values of a slot and starts out += p v.
   __device__ __forceinline__ void start_out(const Slot& at, const uint32_t (&p)[kKeySteps][4],
-                                            float (&out)[kHeadDim / 2]) const {
-    barrier_wait(smem_address(&s_.full_v[at.ring][at.idx]), at.parity);
-    const uint64_t v = v_descriptor(smem_address(s_.v[at.ring][at.idx]));
+                                            float (&out)[kHeadDim / 2]) {
+    barrier_wait(smem_address(at.of(s_.full_v)), at.parity());
+    const Descriptor v(v_descriptor(smem_address(at.of(s_.v))));
     pin(out);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kKeySteps; ++i) {
-      wgmma<T, 1>(out, p[i], v + v_advance(i), 1);
+      wgmma<T, 1>(out, p[i], v.advanced(v_advance(i)), 1);
     }
     wgmma_commit();
     pin(out);
@@ -120,56 +133,103 @@ class Consumer {
   /// All keys of this half of the item.
   __device__ __forceinline__ void attend(const ScheduleHead& head, uint32_t (&q)[kSteps][4],
                                          float (&out)[kHeadDim / 2], SoftmaxState& softmax,
-                                         Epilogue<T, kHeadDim>& epilogue) const {
+                                         Epilogue<T, kHeadDim>& epilogue) {
     const int32_t num_steps = head.num_common + (half_ == 0 ? head.num_own[0] : head.num_own[1]);
     if (num_steps == 0) {
       epilogue.load_gate();
       return;
     }
-    float scores[kScores];
+    float even[kScores], odd[kScores];
     uint32_t p[kKeySteps][4];
     float rescale[2];
 
-    Slot at = slot(head, 0);
-    uint64_t bits = start_scores(at, q, scores);
+    Slot last = slot(head, 0);  // whose values are next
+    uint64_t bits = start_scores(last, q, even);
     wgmma_wait<0>();
-    pin(scores);
-    release(&s_.empty_k[at.ring][at.idx]);
-    if (bits != ~uint64_t{0}) mask_scores(scores, bits);
-    softmax.step(scores, p_.scale_log2, rescale);
-    pack_probabilities<T>(scores, p);
-
-    // Steps in which the consumers take turns at the tensor cores: as many as both have.
-    const int32_t num_turns =
-        p_.take_turns != 0 ? head.num_common + min(head.num_own[0], head.num_own[1]) : 0;
-    for (int32_t i = 1; i < num_steps; ++i) {
-      const Slot next = slot(head, i);
-      const bool in_turn = i < num_turns;
-      if (in_turn) named_sync(kTurn + half_, 256);
-      bits = start_scores(next, q, scores);
-      start_out(at, p, out);
-      if (in_turn) named_arrive(kTurn + 1 - half_, 256);
-      wgmma_wait<1>();
-      pin(scores);
-      release(&s_.empty_k[next.ring][next.idx]);
-      if (bits != ~uint64_t{0}) mask_scores(scores, bits);
-      softmax.step(scores, p_.scale_log2, rescale);
-      finish_before_wait(softmax.sum[0] + softmax.sum[1]);
+    pin(even);
+    release(last.of(s_.empty_k));
+    if (num_steps > 1) {
+      const Slot at = slot(head, 1);
+      const uint64_t next_bits = start_scores(at, q, odd);
+      use_scores(even, bits, softmax, rescale);
+      wgmma_wait<0>();
+      pin(odd);
+      release(at.of(s_.empty_k));
+      pack_probabilities<T>(even, p);
+      bits = next_bits;
+      int32_t i = 1;
+      Slot now = at;
+      Slot next = slot(head, 2);
+      for (; i + 2 < num_steps; i += 2) {
+        step(head, i, q, odd, even, p, out, softmax, last, now, next, bits);
+        step(head, i + 1, q, even, odd, p, out, softmax, last, now, next, bits);
+      }
+      if (i + 1 < num_steps) {
+        step(head, i, q, odd, even, p, out, softmax, last, now, next, bits);
+#pragma unroll
+        for (int j = 0; j < kScores; ++j) odd[j] = even[j];
+      }
+      start_out(last, p, out);
+      use_scores(odd, bits, softmax, rescale);
       wgmma_wait<0>();
       pin(out);
       pin(p);
-      release(&s_.empty_v[at.ring][at.idx]);
-      // Once the largest score of a row was seen nothing changes; times 1 is the same bits.
-      if (__any_sync(~0U, rescale[0] != 1.0F || rescale[1] != 1.0F)) rescale_rows(out, rescale);
-      pack_probabilities<T>(scores, p);
-      at = next;
+      release(last.of(s_.empty_v));
+      rescale_out(out, rescale);
+      pack_probabilities<T>(odd, p);
+      last = now;
+    } else {
+      use_scores(even, bits, softmax, rescale);
+      pack_probabilities<T>(even, p);
     }
-    start_out(at, p, out);
+    start_out(last, p, out);
     epilogue.load_gate();
     wgmma_wait<0>();
     pin(out);
-    release(&s_.empty_v[at.ring][at.idx]);
+    release(last.of(s_.empty_v));
     softmax.finish();
+  }
+
+  /// Step i, not the last: `scores` are those of step i, `next_scores` become those of step i + 1.
+  /// @param last  slot of step i - 1; becomes that of step i
+  /// @param now   slot of step i; becomes that of step i + 1, as `bits`
+  /// @param next  slot of step i + 1; becomes that of step i + 2, which need not exist
+  __device__ __forceinline__ void step(const ScheduleHead& head, int32_t i,
+                                       const uint32_t (&q)[kSteps][4], float (&scores)[kScores],
+                                       float (&next_scores)[kScores], uint32_t (&p)[kKeySteps][4],
+                                       float (&out)[kHeadDim / 2], SoftmaxState& softmax,
+                                       Slot& last, Slot& now, Slot& next, uint64_t& bits) {
+    float rescale[2];
+    start_out(last, p, out);
+    const uint64_t next_bits = start_scores(next, q, next_scores);
+    const Slot after = slot(head, i + 2);
+    use_scores(scores, bits, softmax, rescale);
+    wgmma_wait<0>();
+    pin(next_scores);
+    pin(out);
+    pin(p);
+    release(last.of(s_.empty_v));
+    release(next.of(s_.empty_k));
+    rescale_out(out, rescale);
+    pack_probabilities<T>(scores, p);
+    last = now;
+    now = next;
+    next = after;
+    bits = next_bits;
+  }
+
+  /// Turns scores into probabilities while products run.
+  __device__ __forceinline__ void use_scores(float (&scores)[kScores], uint64_t bits,
+                                             SoftmaxState& softmax, float (&rescale)[2]) {
+    if (bits != ~uint64_t{0}) mask_scores(scores, bits);
+    softmax.step(scores, p_.scale_log2, rescale);
+    finish_before_wait(softmax.sum[0] + softmax.sum[1]);
+  }
+
+  /// Times 1 is the same bits: most steps find no larger maximum and leave `out` as it is.
+  __device__ __forceinline__ static void rescale_out(float (&out)[kHeadDim / 2],
+                                                     const float (&by)[2]) {
+    if (__any_sync(~0U, by[0] != 1.0F || by[1] != 1.0F)) rescale_rows(out, by);
   }
 
   const FineParams& p_;

@@ -1,7 +1,7 @@
 // The fine kernel for sm_90a: token-level attention of pairs of query blocks to the blocks on their
 // schedule, with the combine stage in its epilogue.
 //
-//   warp 0               producer: blocks of q, k, v from the caller's layout, through TMA
+//   warps 0-3            producers: blocks of q, k, v from the caller's layout, through TMA
 //   warps 4-7, 8-11      consumers: one query block each (fine_consumer.h)
 //
 // Persistent: one CTA on each multiprocessor takes every num_ctas-th item of batch x head x pair,
@@ -14,10 +14,10 @@
 namespace vsa::cuda::sm90 {
 namespace {
 
-// 64512 registers are 384 x 168; 128 x 40 + 256 x 232 is the same, and the consumers need ~200.
+// 64512 registers are 384 x 168; 128 x 56 + 256 x 224 is the same, and the consumers need ~200.
 constexpr int kThreads = 384;
-constexpr int kProducerRegisters = 40;
-constexpr int kConsumerRegisters = 232;
+constexpr int kProducerRegisters = 56;
+constexpr int kConsumerRegisters = 224;
 
 template <int kHeadDim>
 __device__ __forceinline__ void init_barriers(FineSmem<kHeadDim>& s) {
@@ -31,6 +31,7 @@ __device__ __forceinline__ void init_barriers(FineSmem<kHeadDim>& s) {
     barrier_init(smem_address(&s.full_q[ring]), 1);
     barrier_init(smem_address(&s.empty_q[ring]), kWarpsPerConsumer);
   }
+  barrier_init(smem_address(&s.meet), 2 * kWarpsPerConsumer);
   fence_barrier_init();
 }
 
@@ -47,7 +48,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
     give_registers<kProducerRegisters>();
-    if (threadIdx.x < 32) Producer<kHeadDim>(params, smem).run();
+    if (threadIdx.x < 64) {
+      Producer<kHeadDim, false>(params, smem, threadIdx.x / 32).run();
+    } else {
+      Producer<kHeadDim, true>(params, smem, threadIdx.x / 32 - 2).run();
+    }
   } else {
     take_registers<kConsumerRegisters>();
     Consumer<T, kHeadDim>(params, smem, static_cast<int>(warpgroup) - 1).run();

@@ -40,8 +40,6 @@ struct FineParams {
   int32_t group_size;
   int32_t num_items;  // batch * num_heads * num_pairs
 
-  int32_t take_turns;  // 1: the consumers issue products alternately
-
   float scale_log2;  // |scale| * log2(e), not 0
   uint32_t q_sign;   // 0x80008000 if scale is negative: flips q instead
 
@@ -52,6 +50,8 @@ struct FineParams {
   float gate_fine;
   float gate_coarse;
 };
+
+inline constexpr uint32_t kWarpsPerConsumer = 4;
 
 /// Shared memory of the kernel, from a multiple of 1 KiB on.
 ///   head_dim 128:  q 2 x 16 KiB, 2 rings of 3 slots of k 16 KiB + v 16 KiB: 224 KiB of 227
@@ -72,6 +72,7 @@ struct FineSmem {
   uint64_t full_k[2][kStages], full_v[2][kStages];
   uint64_t empty_k[2][kStages], empty_v[2][kStages];
   uint64_t full_q[2], empty_q[2];
+  uint64_t meet;  // both consumers have seen all slots of the item
 
   static constexpr int kAlignment = 1024;
 };

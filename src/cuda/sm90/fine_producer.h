@@ -1,117 +1,151 @@
-// The producer of the fine kernel: one warp that walks the schedule and has blocks of q, k and v
-// copied into shared memory. Device-only.
+// The producers of the fine kernel: four warps, each of which keeps the k or the v slots of one
+// ring full. Device-only.
+//
+// They share nothing but the schedule, so that a slot that frees late holds up no other stream.
+// Each lane reads one entry and its block 32 and more entries before they are used: no copy waits
+// for a load from global memory.
 #pragma once
+
+#include <cstddef>
 
 #include "src/cuda/sm90/fine_params.h"
 #include "src/cuda/sm90/ptx.h"
 
 namespace vsa::cuda::sm90 {
 
-inline constexpr uint32_t kWarpsPerConsumer = 4;
-
-template <int kHeadDim>
+/// @tparam kValues  whether this is a stream of v, else of k and of q
+template <int kHeadDim, bool kValues>
 class Producer {
  public:
   using Smem = FineSmem<kHeadDim>;
 
-  __device__ __forceinline__ Producer(const FineParams& params, Smem& smem)
-      : p_(params), s_(smem), lane_(threadIdx.x % 32) {}
+  __device__ __forceinline__ Producer(const FineParams& params, Smem& smem, uint32_t ring)
+      : p_(params),
+        s_(smem),
+        lane_(threadIdx.x % 32),
+        ring_(ring),
+        tiles_(smem_address(kValues ? smem.v[ring] : smem.k[ring])),
+        full_(smem_address(kValues ? smem.full_v[ring] : smem.full_k[ring])),
+        empty_(smem_address(kValues ? smem.empty_v[ring] : smem.empty_k[ring])) {}
 
   __device__ __forceinline__ void run() {
+    const HeadStep& step = kValues ? p_.v_step : p_.k_step;
+    const auto stride = static_cast<int32_t>(gridDim.x);
     uint32_t parity = 0;  // of the q barriers
-    for (int32_t item = static_cast<int32_t>(blockIdx.x); item < p_.num_items;
-         item += static_cast<int32_t>(gridDim.x), parity ^= 1) {
-      const int32_t pair = item % p_.num_pairs;
+    auto item = static_cast<int32_t>(blockIdx.x);
+    int32_t next_head = head_word(item);
+    for (; item < p_.num_items; item += stride, parity ^= 1) {
+      const int32_t head = next_head;
+      if (item + stride < p_.num_items) next_head = head_word(item + stride);
       const int32_t head_idx = item / p_.num_pairs;
       const int32_t b = head_idx / p_.num_heads;
       const int32_t h = head_idx % p_.num_heads;
-      const ScheduleHead head = p_.heads[item];
-      load_q(pair, b * p_.q_step.batch + h * p_.q_step.head, head, parity);
-
-      const int32_t kv_head = h / p_.group_size;
-      k_head_ = b * p_.k_step.batch + kv_head * p_.k_step.head;
-      v_head_ = b * p_.v_step.batch + kv_head * p_.v_step.head;
-      const uint32_t* entries = p_.entries + item * p_.entry_pitch;
-      const uint32_t* common = entries;
-      for (int32_t i = 0; i < head.num_common; ++i) load_step(common, i % 2, false);
-      const uint32_t* own[2] = {entries + head.begin_own[0], entries + head.begin_own[1]};
-      const int32_t most = max(head.num_own[0], head.num_own[1]);
-      for (int32_t i = 0; i < most; ++i) {
-        if (i < head.num_own[0]) load_step(own[0], 0, true);
-        if (i < head.num_own[1]) load_step(own[1], 1, true);
+      if constexpr (!kValues) {
+        load_q(item, b * p_.q_step.batch + h * p_.q_step.head, head, parity);
       }
+      head_ = b * step.batch + h / p_.group_size * step.head;
+      feed(p_.entries + item * p_.entry_pitch, head);
     }
   }
 
  private:
-  __device__ __forceinline__ void load_q(int32_t pair, int32_t q_head, const ScheduleHead& head,
-                                         uint32_t parity) {
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t full = smem_address(&s_.full_q[half]);
-      const int32_t idx = pair * 2 + half;
-      Block block{0, 0, 0, 0};  // without rows: the second of a last odd block
-      if (idx < p_.q_plan.num_blocks()) block = p_.q_blocks[idx];
-      barrier_wait(smem_address(&s_.empty_q[half]), parity ^ 1);
-      if (lane_ == 0) {
-        s_.head[half] = head;
-        s_.q_block[half] = block;
-        barrier_expect(full, copied_bytes(block));
-        copy_block(p_.q, block, smem_address(s_.q[half]), 0, q_head, full);
-        barrier_arrive(full);
-      }
-      __syncwarp();
-    }
+  /// Word `lane` of an item's head; lanes share it by shuffles.
+  static constexpr int kHeadWords = sizeof(ScheduleHead) / 4;
+  static constexpr int kBeginOwn = offsetof(ScheduleHead, begin_own) / 4;
+  static_assert(offsetof(ScheduleHead, end) / 4 == kBeginOwn + 2);
+  __device__ __forceinline__ int32_t head_word(int32_t item) const {
+    return __ldg(reinterpret_cast<const int32_t*>(p_.heads + item) + lane_ % kHeadWords);
   }
 
-  /// Fills the next slot of the ring with the step at `entry`, which moves on to the next one.
-  /// @param exclusive  only the consumer with the ring's number reads the slot; the other's
-  ///                   arrivals are made here
-  __device__ __forceinline__ void load_step(const uint32_t*& entry, int ring, bool exclusive) {
-    const uint32_t use = ring == 0 ? uses_[0]++ : uses_[1]++;
-    const uint32_t slot = use % Smem::kStages;
-    const uint32_t free_parity = (use / Smem::kStages & 1U) ^ 1U;
-    const uint32_t* const first = entry;
-
-    const uint32_t full_k = smem_address(&s_.full_k[ring][slot]);
-    const uint32_t empty_k = smem_address(&s_.empty_k[ring][slot]);
-    barrier_wait(empty_k, free_parity);
-    const uint64_t bits = copy_step(entry, p_.k, smem_address(s_.k[ring][slot]), k_head_, full_k);
+  /// Block `ring_` of the item's pair, and what its consumer must know of the item.
+  __device__ __forceinline__ void load_q(int32_t item, int32_t q_head, int32_t head,
+                                         uint32_t parity) {
+    const uint32_t half = ring_;
+    const uint32_t full = smem_address(&s_.full_q[half]);
+    const int32_t idx = item % p_.num_pairs * 2 + static_cast<int32_t>(half);
+    Block block{0, 0, 0, 0};  // without rows: the second of a last odd block
+    if (idx < p_.q_plan.num_blocks()) block = p_.q_blocks[idx];
+    barrier_wait(smem_address(&s_.empty_q[half]), parity ^ 1);
+    if (lane_ < kHeadWords) reinterpret_cast<int32_t*>(&s_.head[half])[lane_] = head;
+    __syncwarp();
     if (lane_ == 0) {
-      s_.row_bits[ring][slot] = bits;
-      if (exclusive) barrier_arrive(empty_k, kWarpsPerConsumer);
-      barrier_arrive(full_k);
-    }
-
-    const uint32_t full_v = smem_address(&s_.full_v[ring][slot]);
-    const uint32_t empty_v = smem_address(&s_.empty_v[ring][slot]);
-    const uint32_t* again = first;
-    barrier_wait(empty_v, free_parity);
-    copy_step(again, p_.v, smem_address(s_.v[ring][slot]), v_head_, full_v);
-    if (bits != ~uint64_t{0}) zero_other_rows(smem_address(s_.v[ring][slot]), bits);
-    if (lane_ == 0) {
-      if (exclusive) barrier_arrive(empty_v, kWarpsPerConsumer);
-      barrier_arrive(full_v);
+      s_.q_block[half] = block;
+      barrier_expect(full, copied_bytes(block));
+      copy_block(p_.q, block, smem_address(s_.q[half]), 0, q_head, full);
+      barrier_arrive(full);
     }
     __syncwarp();
   }
 
-  /// Copies the blocks of one step; returns which rows they fill.
-  __device__ __forceinline__ uint64_t copy_step(const uint32_t*& entry, const BoxMaps& maps,
-                                                uint32_t to, int32_t head, uint32_t full) {
-    uint64_t bits = 0;
-    uint32_t e = 0;
-    do {
-      e = __ldg(entry++);
-      const int4 raw = __ldg(reinterpret_cast<const int4*>(p_.kv_blocks + ScheduleEntry::block(e)));
-      const Block block{raw.x, raw.y, raw.z, static_cast<uint32_t>(raw.w)};
-      const int32_t row = ScheduleEntry::row(e);
-      bits |= row_bits(row, block.len());
-      if (lane_ == 0) {
-        barrier_expect(full, copied_bytes(block));
-        copy_block(maps, block, to, row, head, full);
+  /// All steps of one item in this ring: of the common ones every second, then those of the
+  /// consumer with the ring's number.
+  __device__ __forceinline__ void feed(const uint32_t* entries, int32_t head) {
+    const int32_t num_common = __shfl_sync(~0U, head, kBeginOwn);  // entries
+    const int32_t begin = __shfl_sync(~0U, head, kBeginOwn + ring_);
+    const int32_t num = num_common + __shfl_sync(~0U, head, kBeginOwn + 1 + ring_) - begin;
+    const auto entry_at = [&](int32_t i) {
+      i += static_cast<int32_t>(lane_);
+      return i < num ? __ldg(entries + (i < num_common ? i : i - num_common + begin)) : 0U;
+    };
+    const auto block_of = [&](uint32_t entry) {
+      return __ldg(reinterpret_cast<const int4*>(p_.kv_blocks + ScheduleEntry::block(entry)));
+    };
+    if (num == 0) return;
+    uint32_t entry = entry_at(0);
+    uint32_t next_entry = entry_at(32);
+    int4 block = block_of(entry);
+    uint32_t step = 0;
+#pragma unroll 1
+    for (int32_t base = 0; base < num; base += 32) {
+      const int4 next_block = block_of(next_entry);
+      const uint32_t after = entry_at(base + 64);
+      const int32_t count = min(32, num - base);
+#pragma unroll 1
+      for (int32_t i = 0; i < count; ++i) {
+        const uint32_t e = __shfl_sync(~0U, entry, i);
+        const bool exclusive = base + i >= num_common;
+        if (exclusive || step % 2 == ring_) {
+          const Block of{__shfl_sync(~0U, block.x, i), __shfl_sync(~0U, block.y, i),
+                         __shfl_sync(~0U, block.z, i),
+                         static_cast<uint32_t>(__shfl_sync(~0U, block.w, i))};
+          load(e, of, exclusive);
+        }
+        if ((e & ScheduleEntry::kLast) != 0) ++step;
       }
-    } while ((e & ScheduleEntry::kLast) == 0);
-    return bits;
+      entry = next_entry;
+      next_entry = after;
+      block = next_block;
+    }
+  }
+
+  /// One block of the step that is being loaded.
+  /// @param exclusive  only the consumer with the ring's number reads the slot; the other's
+  ///                   arrivals are made here
+  __device__ __forceinline__ void load(uint32_t entry, const Block& block, bool exclusive) {
+    const uint32_t full = full_ + slot_ * 8;
+    const uint32_t empty = empty_ + slot_ * 8;
+    const uint32_t tile = tiles_ + slot_ * Smem::kTileBytes;
+    if (bits_ == 0) barrier_wait(empty, parity_ ^ 1);
+    const int32_t row = ScheduleEntry::row(entry);
+    bits_ |= row_bits(row, block.len());
+    const bool is_last = (entry & ScheduleEntry::kLast) != 0;
+    if (is_last && kValues && bits_ != ~uint64_t{0}) zero_other_rows(tile, bits_);
+    if (lane_ == 0) {
+      barrier_expect(full, copied_bytes(block));
+      copy_block(kValues ? p_.v : p_.k, block, tile, row, head_, full);
+      if (is_last) {
+        if (!kValues) s_.row_bits[ring_][slot_] = bits_;
+        if (exclusive) barrier_arrive(empty, kWarpsPerConsumer);
+        barrier_arrive(full);
+      }
+    }
+    __syncwarp();
+    if (!is_last) return;
+    bits_ = 0;
+    if (++slot_ == Smem::kStages) {
+      slot_ = 0;
+      parity_ ^= 1;
+    }
   }
 
   __device__ __forceinline__ static uint32_t copied_bytes(const Block& block) {
@@ -165,9 +199,11 @@ class Producer {
 
   const FineParams& p_;
   Smem& s_;
-  const uint32_t lane_;
-  int32_t k_head_ = 0, v_head_ = 0;
-  uint32_t uses_[2] = {0, 0};
+  const uint32_t lane_, ring_;
+  const uint32_t tiles_, full_, empty_;  // in shared memory, of slot 0
+  int32_t head_ = 0;
+  uint32_t slot_ = 0, parity_ = 0;
+  uint64_t bits_ = 0;  // rows of the slot that hold a token; 0: no step is begun
 };
 
 }  // namespace vsa::cuda::sm90

@@ -24,11 +24,14 @@ __device__ __forceinline__ void mask_scores(float (&s)[kScores], uint64_t row_bi
 
 /// What the softmax knows of a thread's two rows.
 struct SoftmaxState {
-  float max[2] = {kMinusInfinity, kMinusInfinity};  ///< of raw scores
+  static constexpr float kSlack = 8.0F;             ///< probabilities are at most 2^kSlack
+  float max[2] = {kMinusInfinity, kMinusInfinity};  ///< of raw scores, or up to kSlack below
   float sum[2] = {0.0F, 0.0F};                      ///< of this thread's columns only
 
   /// Turns scores into probabilities relative to the new maximum; `rescale` is what earlier sums
-  /// must be multiplied by.
+  /// must be multiplied by, exactly 1 where nothing changed. A maximum that grew by at most 8
+  /// powers of two stays the reference: all that counts is that every sum has the same one and
+  /// nothing overflows.
   __device__ __forceinline__ void step(float (&s)[kScores], float scale_log2, float (&rescale)[2]) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -39,9 +42,10 @@ struct SoftmaxState {
       }
       most = fmaxf(most, __shfl_xor_sync(~0U, most, 1));
       most = fmaxf(most, __shfl_xor_sync(~0U, most, 2));
+      if ((most - max[row]) * scale_log2 <= kSlack) most = max[row];
       // Without a finite score there is nothing to subtract: exp2(-inf) is the right 0.
       const float offset = most == kMinusInfinity ? 0.0F : most * scale_log2;
-      rescale[row] = exp2_fast(max[row] * scale_log2 - offset);
+      rescale[row] = most == max[row] ? 1.0F : exp2_fast((max[row] - most) * scale_log2);
       max[row] = most;
       float added = 0.0F;
 #pragma unroll

@@ -1,5 +1,5 @@
-// The barriers between the producer and the two consumers of the fine kernel, played on the host in
-// random orders: nobody reads what was not filled for it, nobody waits for ever.
+// The barriers between the producers and the two consumers of the fine kernel, played on the host
+// in random orders: nobody reads what was not filled for it, nobody waits for ever.
 #include <gtest/gtest.h>
 
 #include <coroutine>
@@ -74,34 +74,26 @@ struct Machine {
   };
   Slot slots[2][2][kStages];  // [k or v][ring][slot]
   std::vector<std::pair<Slot*, Content>> in_flight;
-  int meeting[2] = {0, 0};  // how often each consumer came to the named barrier
-  int turns[2] = {1, 0};    // of each consumer, given and not yet taken
+  Barrier meet{2 * kWarps};
   int wrong = 0;
 
-  Agent producer() {
-    uint32_t uses[2] = {0, 0};
+  /// One of the four streams: the k (0) or v (1) slots of one ring.
+  Agent producer(int kind, int ring) {
+    uint32_t use = 0;
     for (int item = 0; item < static_cast<int>(items.size()); ++item) {
       const ScheduleHead& head = items[static_cast<size_t>(item)];
-      struct Load {
-        int list, step, ring;
-      };
-      std::vector<Load> loads;
-      for (int i = 0; i < head.num_common; ++i) loads.push_back({0, i, i % 2});
-      for (int i = 0; i < std::max(head.num_own[0], head.num_own[1]); ++i) {
-        if (i < head.num_own[0]) loads.push_back({1, i, 0});
-        if (i < head.num_own[1]) loads.push_back({2, i, 1});
-      }
-      for (const Load& load : loads) {
-        const uint32_t use = uses[load.ring]++;
+      std::vector<Content> loads;
+      for (int i = ring; i < head.num_common; i += 2) loads.push_back({item, 0, i});
+      for (int i = 0; i < head.num_own[ring]; ++i) loads.push_back({item, 1 + ring, i});
+      for (const Content& load : loads) {
+        Slot& slot = slots[kind][ring][use % kStages];
         const uint32_t parity = (use / kStages & 1U) ^ 1U;
-        for (auto& kind : slots) {
-          Slot& slot = kind[load.ring][use % kStages];
-          co_yield [&slot, parity] { return slot.empty.done(parity); };
-          ++slot.full.copies;
-          in_flight.push_back({&slot, {item, load.list, load.step}});
-          if (load.list > 0) slot.empty.arrive(kWarps);
-          slot.full.arrive(1);
-        }
+        ++use;
+        co_yield [&slot, parity] { return slot.empty.done(parity); };
+        ++slot.full.copies;
+        in_flight.push_back({&slot, load});
+        if (load.list > 0) slot.empty.arrive(kWarps);
+        slot.full.arrive(1);
       }
     }
   }
@@ -110,63 +102,51 @@ struct Machine {
     if (!(slot.content == want)) ++wrong;
   }
 
+  /// Waits for and reads what products of one step read: keys of step i + 1, values of step i - 1.
   Agent consumer(int half) {
     uint32_t before[2] = {0, 0};
+    uint32_t parity = 0;  // of `meet`
     for (int item = 0; item < static_cast<int>(items.size()); ++item) {
       const ScheduleHead& head = items[static_cast<size_t>(item)];
       const int num_steps = head.num_common + head.num_own[half];
-      Slot* last_v = nullptr;
-      uint32_t last_parity = 0;
-      Content last;
-      const int num_turns = head.num_common + std::min(head.num_own[0], head.num_own[1]);
-      for (int i = 0; i <= num_steps; ++i) {
-        if (i > 0 && i < num_turns) {
-          int& mine = turns[half];
-          co_yield [&mine] { return mine > 0; };
-          --mine;
+      for (int i = -1; i <= num_steps && num_steps > 0; ++i) {
+        struct Use {
+          Slot* slot;
+          uint32_t parity;
+          Content content;
+        };
+        std::vector<Use> uses;
+        for (const int kind : {1, 0}) {  // out(i - 1) is issued before scores(i + 1)
+          const int at = kind == 0 ? i + 1 : i - 1;
+          if (at < 0 || at >= num_steps) continue;
+          const RingUse use = ring_use(before, head.num_common, half, at);
+          uses.push_back({&slots[kind][use.ring][use.use % kStages], use.use / kStages & 1U,
+                          at < head.num_common ? Content{item, 0, at}
+                                               : Content{item, 1 + half, at - head.num_common}});
         }
-        RingUse use{};
-        Content content;
-        Slot* k = nullptr;
-        if (i < num_steps) {
-          use = ring_use(before, head.num_common, half, i);
-          content = i < head.num_common ? Content{item, 0, i}
-                                        : Content{item, 1 + half, i - head.num_common};
-          k = &slots[0][use.ring][use.use % kStages];
-          const uint32_t parity = use.use / kStages & 1U;
-          co_yield [k, parity] { return k->full.done(parity); };
+        for (const Use& use : uses) {
+          co_yield [use] { return use.slot->full.done(use.parity); };
         }
-        if (last_v != nullptr) {
-          co_yield [last_v, last_parity] { return last_v->full.done(last_parity); };
-          // Products are issued: the other's turn. A barrier must not be given two turns at once.
-          if (i < num_turns && ++turns[1 - half] > 1) ++wrong;
+        for (const Use& use : uses) {
+          for (int warp = 0; warp < kWarps; ++warp) {
+            co_yield [] { return true; };
+            read(*use.slot, use.content);
+            use.slot->empty.arrive(1);
+          }
         }
-        for (int warp = 0; k != nullptr && warp < kWarps; ++warp) {
-          co_yield [] { return true; };
-          read(*k, content);
-          k->empty.arrive(1);
-        }
-        for (int warp = 0; last_v != nullptr && warp < kWarps; ++warp) {
-          co_yield [] { return true; };
-          read(*last_v, last);
-          last_v->empty.arrive(1);
-        }
-        last_v = i < num_steps ? &slots[1][use.ring][use.use % kStages] : nullptr;
-        last_parity = use.use / kStages & 1U;
-        last = content;
       }
       advance_rings(before, head);
-      if (head.num_own[0] + head.num_own[1] > 0) {
-        const int count = ++meeting[half];
-        const int& other = meeting[1 - half];
-        co_yield [&other, count] { return other >= count; };
-      }
+      if (head.num_own[0] + head.num_own[1] == 0) continue;
+      for (int warp = 0; warp < kWarps; ++warp) meet.arrive(1);
+      co_yield [this, parity] { return meet.done(parity); };
+      parity ^= 1;
     }
   }
 
   /// Runs whoever can, one at a time, at random. False if all wait.
   bool run() {
-    std::vector<Agent> agents{producer(), consumer(0), consumer(1)};
+    std::vector<Agent> agents{producer(0, 0), producer(0, 1), producer(1, 0),
+                              producer(1, 1), consumer(0),    consumer(1)};
     bool finished = false;
     while (true) {
       std::vector<size_t> able;
