@@ -8,8 +8,9 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 const OptionalTensor& gate_fine, double gate_coarse_weight,
                                 const Ints& grid, const Ints& tile_shape, int64_t topk,
                                 OptionalDouble scale, const Ints& prefix, const Ints& q_tile_len,
-                                const Ints& kv_tile_len, bool save_for_backward) {
-  const Arguments args("video_sparse_attention");
+                                const Ints& kv_tile_len, const std::string& coarse_rounding,
+                                bool save_for_backward) {
+  const Arguments args("video_sparse_attention", query);
   const TilePlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
   const TilePlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
   const std::vector<int32_t> prefix_list = prefix_tiles(q_plan);
@@ -22,6 +23,7 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
                      .kv_plan = &kv_plan,
                      .select = args.select(topk, kv_plan, prefix_list),
                      .scale = scale_of(scale),
+                     .rounding = args.rounding(coarse_rounding),
                      .out = {}};
   const int64_t batch = query.size(0);
   const int64_t heads = query.size(2);
@@ -35,7 +37,7 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
   call.lse = args.lse("lse", lse);
   if (save_for_backward) call.fine_out = args.bshd("fine_out", fine_out);
   call.lut_out = args.lut(lut, lut_count);
-  raise_if_error(attention_forward(context_of(query), call));
+  run<AttentionArgs>(vsa::attention_forward, query, call);
   return {out, lse, fine_out, lut, lut_count};
 }
 
@@ -45,7 +47,7 @@ Tensors5 video_sparse_attention_backward(
     double gate_coarse_weight, const TorchTensor& lse, const TorchTensor& fine_out,
     const TorchTensor& lut, const TorchTensor& lut_count, const Ints& grid, const Ints& tile_shape,
     OptionalDouble scale, const Ints& prefix, const Ints& q_tile_len, const Ints& kv_tile_len) {
-  const Arguments args("video_sparse_attention_backward");
+  const Arguments args("video_sparse_attention_backward", query);
   const TilePlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
   const TilePlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
   TorchTensor dq = new_like(query);
@@ -71,7 +73,7 @@ Tensors5 video_sparse_attention_backward(
       .dv = args.bshd("dvalue", dv)};
   if (gate_coarse) call.dgate_coarse = args.bshd("dgate_coarse", dgate_coarse);
   if (gate_fine) call.dgate_fine = args.bshd("dgate_fine", dgate_fine);
-  raise_if_error(attention_backward(context_of(query), call));
+  run<AttentionBackwardArgs>(vsa::attention_backward, query, call);
   return {dq, dk, dv, dgate_coarse, dgate_fine};
 }
 

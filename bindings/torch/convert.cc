@@ -1,6 +1,8 @@
 // Conversions of the PyTorch operators. Host-only.
 #include "bindings/torch/convert.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
@@ -24,6 +26,22 @@ DType dtype_of(ScalarType type, std::string_view operation, std::string_view nam
   }
 }
 
+/// PyTorch's current stream. Its function is in libtorch_cuda.so, which a PyTorch for CPUs lacks,
+/// so it is looked up in what `import torch` has loaded instead of linked.
+void* current_stream(int32_t device) {
+  using Get = int32_t (*)(int32_t device_index, void** stream);
+  static const auto get = [] {
+    void* library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    void* symbol = library ? dlsym(library, "aoti_torch_get_current_cuda_stream") : nullptr;
+    return reinterpret_cast<Get>(symbol);
+  }();
+  void* stream = nullptr;
+  if (get == nullptr || get(device, &stream) != 0) {
+    throw std::runtime_error("DeviceError: PyTorch did not tell its current CUDA stream");
+  }
+  return stream;
+}
+
 Grid grid_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
 TileShape tile_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
 
@@ -42,9 +60,12 @@ void reject(std::string_view operation, std::string_view argument, std::string_v
   throw std::invalid_argument(text.append(", got ").append(got));
 }
 
-Context context_of(const TorchTensor& query) {
+Context context_of(const TorchTensor& like) {
+  if (like.is_cuda()) {
+    return {.backend = BackendId::kCuda, .stream = current_stream(like.get_device_index())};
+  }
   const auto threads = static_cast<int>(torch::stable::get_num_threads());
-  const bool reference = query.scalar_type() == ScalarType::Double;
+  const bool reference = like.scalar_type() == ScalarType::Double;
   return {.backend = reference ? BackendId::kReference : BackendId::kCpu,
           .num_threads = std::min(threads, kMaxThreads)};
 }
@@ -55,6 +76,7 @@ ScalarType tile_dtype(const TorchTensor& query) {
 
 Tensor Arguments::tensor(std::string_view name, const TorchTensor& t,
                          std::array<int, 4> axes) const {
+  check_device(name, t);
   if (t.dim() != 4) reject(operation_, name, "4 axes", std::to_string(t.dim()));
   Tensor view;
   view.data = t.data_ptr();
@@ -66,6 +88,10 @@ Tensor Arguments::tensor(std::string_view name, const TorchTensor& t,
   return view;
 }
 
+void Arguments::check_device(std::string_view name, const TorchTensor& t) const {
+  if (t.device() != device_) reject(operation_, name, "the device of the first tensor", "another");
+}
+
 Tensor Arguments::bshd(std::string_view name, const TorchTensor& t) const {
   return tensor(name, t, {0, 2, 1, 3});
 }
@@ -75,6 +101,7 @@ Tensor Arguments::bhsd(std::string_view name, const TorchTensor& t) const {
 }
 
 Tensor Arguments::lse(std::string_view name, const TorchTensor& t) const {
+  check_device(name, t);
   if (t.dim() != 3) reject(operation_, name, "[B,H,S]", std::to_string(t.dim()) + " axes");
   Tensor view;
   view.data = t.data_ptr();
@@ -88,6 +115,7 @@ Lut Arguments::lut(const TorchTensor& index, const TorchTensor& count) const {
   for (const auto* t : {&index, &count}) {
     const bool is_index = t == &index;
     const std::string_view name = is_index ? "lut" : "lut_count";
+    check_device(name, *t);
     if (t->scalar_type() != ScalarType::Int) reject(operation_, name, "int32", "another dtype");
     if (t->dim() != (is_index ? 4 : 3)) {
       reject(operation_, name, is_index ? "[B,H,Nq,pitch]" : "[B,H,Nq]",
@@ -145,6 +173,12 @@ TilePlan Arguments::plan_or_tiled(const Ints& grid, const Ints& tile_shape, cons
     }
   }
   return take(TilePlan::tiled(lens, tile_of(tile_shape).num_tokens()));
+}
+
+CoarseRounding Arguments::rounding(std::string_view name) const {
+  if (name == "none") return CoarseRounding::kNone;
+  if (name == "bfloat16") return CoarseRounding::kBf16;
+  reject(operation_, "coarse_rounding", "none or bfloat16", name);
 }
 
 SelectOptions Arguments::select(int64_t topk, const TilePlan& plan,

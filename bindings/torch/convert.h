@@ -6,6 +6,7 @@
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -35,16 +36,25 @@ T take(Result<T> result) {
 [[noreturn]] void reject(std::string_view operation, std::string_view argument,
                          std::string_view expected, std::string_view got);
 
-/// How calls on a tensor of that dtype run: f64 on the reference backend, all else on the CPU
-/// backend with PyTorch's number of threads.
-Context context_of(const TorchTensor& query);
+/// How calls on such a tensor run. On the CPU: f64 on the reference backend, all else on the cpu
+/// backend with PyTorch's number of threads. On a GPU: the cuda backend, on PyTorch's current
+/// stream.
+Context context_of(const TorchTensor& like);
+
+/// Runs a call of libvsa where `like` is; what it needs of device memory comes from PyTorch's
+/// allocator, whose memory belongs to the stream and so may be given back before the call has run.
+template <class Args>
+void run(Status (*call)(const Context&, const Args&), const TorchTensor& like, const Args& args);
+
 /// The dtype of pooled tensors and of lse: f64 where the query is, else f32.
 ScalarType tile_dtype(const TorchTensor& query);
 
-/// Names an operation for the messages of its conversions.
+/// Conversions for one call: names its operation in messages, and refuses tensors that are not on
+/// the device of `like`.
 class Arguments {
  public:
-  explicit Arguments(std::string_view operation) : operation_(operation) {}
+  Arguments(std::string_view operation, const TorchTensor& like)
+      : operation_(operation), device_(like.device()) {}
 
   /// A tensor [B, S, H, D] of any strides.
   Tensor bshd(std::string_view name, const TorchTensor& t) const;
@@ -61,6 +71,8 @@ class Arguments {
   /// The same, or with `tile_len` the plan of a sequence in tile order.
   TilePlan plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& prefix,
                          const Ints& tile_len) const;
+  /// "none" or "bfloat16".
+  CoarseRounding rounding(std::string_view name) const;
   /// All prefix tiles are kept by every row, and keep everything. The lists must outlive the
   /// result.
   SelectOptions select(int64_t topk, const TilePlan& plan,
@@ -68,7 +80,9 @@ class Arguments {
 
  private:
   Tensor tensor(std::string_view name, const TorchTensor& t, std::array<int, 4> axes) const;
+  void check_device(std::string_view name, const TorchTensor& t) const;
   std::string_view operation_;
+  torch::stable::Device device_;
 };
 
 /// 0 to num_prefix_tiles - 1.
@@ -80,5 +94,18 @@ TorchTensor new_tensor(const TorchTensor& like, const Ints& shape, ScalarType dt
 TorchTensor new_like(const TorchTensor& like);
 /// What an optional output is where it was not asked for: shape [0].
 TorchTensor nothing(const TorchTensor& like);
+
+template <class Args>
+void run(Status (*call)(const Context&, const Args&), const TorchTensor& like, const Args& args) {
+  Context context = context_of(like);
+  if (context.backend != BackendId::kCuda) return raise_if_error(call(context, args));
+  int64_t bytes = 0;
+  context.workspace_query = &bytes;
+  raise_if_error(call(context, args));
+  context.workspace_query = nullptr;
+  const TorchTensor workspace = new_tensor(like, {bytes}, ScalarType::Byte);
+  context.workspace = {.data = workspace.data_ptr(), .size_bytes = bytes};
+  raise_if_error(call(context, args));
+}
 
 }  // namespace vsa::torch_ops

@@ -1,4 +1,4 @@
-// The schemas of torch.ops.vsa and their CPU kernels. Fake kernels and autograd are registered by
+// The schemas of torch.ops.vsa and their kernels. Fake kernels and autograd are registered by
 // vsa_torch/_registration.py: the stable ABI has neither. Host-only.
 #include <torch/csrc/stable/library.h>
 
@@ -8,7 +8,8 @@ STABLE_TORCH_LIBRARY(vsa, m) {
   m.def(
       "video_sparse_attention(Tensor query, Tensor key, Tensor value, Tensor? gate_coarse, "
       "Tensor? gate_fine, float gate_coarse_weight, int[] grid, int[] tile_shape, int topk, "
-      "float? scale, int[] prefix, int[] q_tile_len, int[] kv_tile_len, bool save_for_backward) -> "
+      "float? scale, int[] prefix, int[] q_tile_len, int[] kv_tile_len, str coarse_rounding, bool "
+      "save_for_backward) -> "
       "(Tensor out, Tensor lse, "
       "Tensor fine_out, Tensor lut, Tensor lut_count)");
   m.def(
@@ -20,7 +21,8 @@ STABLE_TORCH_LIBRARY(vsa, m) {
       "Tensor dgate_coarse, Tensor dgate_fine)");
   m.def(
       "coarse_select(Tensor query, Tensor key, Tensor value, int[] grid, int[] tile_shape, "
-      "int topk, float? scale, int[] prefix) -> (Tensor coarse_out, Tensor lut, "
+      "int topk, float? scale, int[] prefix, str coarse_rounding) -> (Tensor coarse_out, Tensor "
+      "lut, "
       "Tensor lut_count)");
   m.def(
       "coarse_select_backward(Tensor dcoarse_out, Tensor query, Tensor key, Tensor value, "
@@ -39,7 +41,10 @@ STABLE_TORCH_LIBRARY(vsa, m) {
   m.def("untile(Tensor tiled, int[] grid, int[] tile_shape, int[] prefix) -> Tensor");
 }
 
-STABLE_TORCH_LIBRARY_IMPL(vsa, CPU, m) {
+// The same functions everywhere: the device of the tensors decides on the backend. What a backend
+// or a build lacks, libvsa refuses by name.
+template <class Library>
+void implement(Library& m) {
   m.impl("video_sparse_attention", TORCH_BOX(&vsa::torch_ops::video_sparse_attention));
   m.impl("video_sparse_attention_backward",
          TORCH_BOX(&vsa::torch_ops::video_sparse_attention_backward));
@@ -51,3 +56,6 @@ STABLE_TORCH_LIBRARY_IMPL(vsa, CPU, m) {
   m.impl("tile", TORCH_BOX(&vsa::torch_ops::tile));
   m.impl("untile", TORCH_BOX(&vsa::torch_ops::untile));
 }
+
+STABLE_TORCH_LIBRARY_IMPL(vsa, CPU, m) { implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(vsa, CUDA, m) { implement(m); }

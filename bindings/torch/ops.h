@@ -1,10 +1,11 @@
-// The operators of torch.ops.vsa on the CPU, forward and backward; schemas in library.cc.
-// Host-only.
+// The operators of torch.ops.vsa on CPU and CUDA tensors, forward and backward; schemas in
+// library.cc. Host-only.
 //
 // Token tensors are [B, S, H, D], tile tensors [B, H, N, D], lse [B, H, S], tables as in vsa/lut.h.
 // Outputs are new and contiguous.
 #pragma once
 
+#include <string>
 #include <tuple>
 
 #include "bindings/torch/convert.h"
@@ -25,7 +26,8 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 const OptionalTensor& gate_fine, double gate_coarse_weight,
                                 const Ints& grid, const Ints& tile_shape, int64_t topk,
                                 OptionalDouble scale, const Ints& prefix, const Ints& q_tile_len,
-                                const Ints& kv_tile_len, bool save_for_backward);
+                                const Ints& kv_tile_len, const std::string& coarse_rounding,
+                                bool save_for_backward);
 /// (dquery, dkey, dvalue, dgate_coarse, dgate_fine); shape [0] for a gate that is no tensor.
 Tensors5 video_sparse_attention_backward(
     const TorchTensor& dout, const TorchTensor& query, const TorchTensor& key,
@@ -37,7 +39,7 @@ Tensors5 video_sparse_attention_backward(
 /// (coarse_out, lut, lut_count)
 Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
                        const Ints& grid, const Ints& tile_shape, int64_t topk, OptionalDouble scale,
-                       const Ints& prefix);
+                       const Ints& prefix, const std::string& coarse_rounding);
 /// (dquery, dkey, dvalue)
 Tensors3 coarse_select_backward(const TorchTensor& dcoarse_out, const TorchTensor& query,
                                 const TorchTensor& key, const TorchTensor& value, const Ints& grid,

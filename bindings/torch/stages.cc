@@ -14,8 +14,7 @@ TorchTensor pool_one(const Arguments& args, const char* name, const TorchTensor&
   const Tensor view = args.bshd(name, x);
   TorchTensor pooled =
       new_tensor(x, {x.size(0), x.size(2), plan.num_tiles(), x.size(3)}, tile_dtype(x));
-  raise_if_error(
-      vsa::pool(context_of(x), {.x = view, .plan = &plan, .pooled = args.bhsd("pooled", pooled)}));
+  run<PoolArgs>(vsa::pool, x, {.x = view, .plan = &plan, .pooled = args.bhsd("pooled", pooled)});
   return pooled;
 }
 
@@ -29,9 +28,9 @@ Pooled pool_all(const Arguments& args, const TorchTensor& query, const TorchTens
 TorchTensor pool_backward_one(const Arguments& args, const TorchTensor& dpooled,
                               const TorchTensor& x, const TilePlan& plan) {
   TorchTensor dx = new_like(x);
-  raise_if_error(vsa::pool_backward(
-      context_of(x),
-      {.dpooled = args.bhsd("dpooled", dpooled), .plan = &plan, .dx = args.bshd("dx", dx)}));
+  run<PoolBackwardArgs>(
+      vsa::pool_backward, x,
+      {.dpooled = args.bhsd("dpooled", dpooled), .plan = &plan, .dx = args.bshd("dx", dx)});
   return dx;
 }
 
@@ -39,8 +38,8 @@ TorchTensor pool_backward_one(const Arguments& args, const TorchTensor& dpooled,
 
 Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
                        const Ints& grid, const Ints& tile_shape, int64_t topk, OptionalDouble scale,
-                       const Ints& prefix) {
-  const Arguments args("coarse_select");
+                       const Ints& prefix, const std::string& coarse_rounding) {
+  const Arguments args("coarse_select", query);
   const TilePlan plan = args.plan(grid, tile_shape, prefix);
   const std::vector<int32_t> prefix_list = prefix_tiles(plan);
   const SelectOptions options = args.select(topk, plan, prefix_list);
@@ -51,43 +50,44 @@ Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const T
   const ScalarType dtype = tile_dtype(query);
   TorchTensor scores = new_tensor(query, {batch, heads, tiles, tiles}, dtype);
   TorchTensor coarse_out = new_tensor(query, {batch, heads, tiles, query.size(3)}, dtype);
-  raise_if_error(
-      vsa::coarse(context_of(query), {.q_pooled = args.bhsd("query", pooled.q),
-                                      .k_pooled = args.bhsd("key", pooled.k),
-                                      .v_pooled = args.bhsd("value", pooled.v),
-                                      .kv_plan = &plan,
-                                      .scale = scale_of(scale),
-                                      .coarse_scores = args.bhsd("coarse_scores", scores),
-                                      .coarse_out = args.bhsd("coarse_out", coarse_out)}));
+  run<CoarseArgs>(vsa::coarse, query,
+                  {.q_pooled = args.bhsd("query", pooled.q),
+                   .k_pooled = args.bhsd("key", pooled.k),
+                   .v_pooled = args.bhsd("value", pooled.v),
+                   .kv_plan = &plan,
+                   .scale = scale_of(scale),
+                   .rounding = args.rounding(coarse_rounding),
+                   .coarse_scores = args.bhsd("coarse_scores", scores),
+                   .coarse_out = args.bhsd("coarse_out", coarse_out)});
   const int64_t pitch = lut_pitch(options, tiles);
   TorchTensor lut = new_tensor(query, {batch, heads, tiles, pitch}, ScalarType::Int);
   TorchTensor lut_count = new_tensor(query, {batch, heads, tiles}, ScalarType::Int);
-  raise_if_error(
-      vsa::select(context_of(query), {.coarse_scores = args.bhsd("coarse_scores", scores),
-                                      .options = options,
-                                      .lut = args.lut(lut, lut_count)}));
+  run<SelectArgs>(vsa::select, query,
+                  {.coarse_scores = args.bhsd("coarse_scores", scores),
+                   .options = options,
+                   .lut = args.lut(lut, lut_count)});
   return {coarse_out, lut, lut_count};
 }
 
 Tensors3 coarse_select_backward(const TorchTensor& dcoarse_out, const TorchTensor& query,
                                 const TorchTensor& key, const TorchTensor& value, const Ints& grid,
                                 const Ints& tile_shape, OptionalDouble scale, const Ints& prefix) {
-  const Arguments args("coarse_select_backward");
+  const Arguments args("coarse_select_backward", query);
   const TilePlan plan = args.plan(grid, tile_shape, prefix);
   const Pooled pooled = pool_all(args, query, key, value, plan);
   TorchTensor dq = new_like(pooled.q);
   TorchTensor dk = new_like(pooled.k);
   TorchTensor dv = new_like(pooled.v);
-  raise_if_error(
-      vsa::coarse_backward(context_of(query), {.q_pooled = args.bhsd("query", pooled.q),
-                                               .k_pooled = args.bhsd("key", pooled.k),
-                                               .v_pooled = args.bhsd("value", pooled.v),
-                                               .kv_plan = &plan,
-                                               .scale = scale_of(scale),
-                                               .dcoarse_out = args.bhsd("dcoarse_out", dcoarse_out),
-                                               .dq_pooled = args.bhsd("dq_pooled", dq),
-                                               .dk_pooled = args.bhsd("dk_pooled", dk),
-                                               .dv_pooled = args.bhsd("dv_pooled", dv)}));
+  run<CoarseBackwardArgs>(vsa::coarse_backward, query,
+                          {.q_pooled = args.bhsd("query", pooled.q),
+                           .k_pooled = args.bhsd("key", pooled.k),
+                           .v_pooled = args.bhsd("value", pooled.v),
+                           .kv_plan = &plan,
+                           .scale = scale_of(scale),
+                           .dcoarse_out = args.bhsd("dcoarse_out", dcoarse_out),
+                           .dq_pooled = args.bhsd("dq_pooled", dq),
+                           .dk_pooled = args.bhsd("dk_pooled", dk),
+                           .dv_pooled = args.bhsd("dv_pooled", dv)});
   return {pool_backward_one(args, dq, query, plan), pool_backward_one(args, dk, key, plan),
           pool_backward_one(args, dv, value, plan)};
 }
@@ -97,7 +97,7 @@ Tensors2 block_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 const TorchTensor& lut_count, const Ints& tile_shape,
                                 const Ints& q_grid, const Ints& kv_grid, const Ints& q_tile_len,
                                 const Ints& kv_tile_len, OptionalDouble scale) {
-  const Arguments args("block_sparse_attention");
+  const Arguments args("block_sparse_attention", query);
   const TilePlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
   const TilePlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
   FineArgs call{.q = args.bshd("query", query),
@@ -113,7 +113,7 @@ Tensors2 block_sparse_attention(const TorchTensor& query, const TorchTensor& key
       new_tensor(query, {query.size(0), query.size(2), query.size(1)}, tile_dtype(query));
   call.out = args.bshd("out", out);
   call.lse = args.lse("lse", lse);
-  raise_if_error(vsa::fine(context_of(query), call));
+  run<FineArgs>(vsa::fine, query, call);
   return {out, lse};
 }
 
@@ -124,49 +124,48 @@ Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTen
                                          const Ints& tile_shape, const Ints& q_grid,
                                          const Ints& kv_grid, const Ints& q_tile_len,
                                          const Ints& kv_tile_len, OptionalDouble scale) {
-  const Arguments args("block_sparse_attention_backward");
+  const Arguments args("block_sparse_attention_backward", query);
   const TilePlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
   const TilePlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
   TorchTensor dq = new_like(query);
   TorchTensor dk = new_like(key);
   TorchTensor dv = new_like(value);
-  raise_if_error(vsa::fine_backward(context_of(query), {.q = args.bshd("query", query),
-                                                        .k = args.bshd("key", key),
-                                                        .v = args.bshd("value", value),
-                                                        .q_plan = &q_plan,
-                                                        .kv_plan = &kv_plan,
-                                                        .lut = args.lut(lut, lut_count),
-                                                        .scale = scale_of(scale),
-                                                        .out = args.bshd("out", out),
-                                                        .lse = args.lse("lse", lse),
-                                                        .dout = args.bshd("dout", dout),
-                                                        .dq = args.bshd("dquery", dq),
-                                                        .dk = args.bshd("dkey", dk),
-                                                        .dv = args.bshd("dvalue", dv)}));
+  run<FineBackwardArgs>(vsa::fine_backward, query,
+                        {.q = args.bshd("query", query),
+                         .k = args.bshd("key", key),
+                         .v = args.bshd("value", value),
+                         .q_plan = &q_plan,
+                         .kv_plan = &kv_plan,
+                         .lut = args.lut(lut, lut_count),
+                         .scale = scale_of(scale),
+                         .out = args.bshd("out", out),
+                         .lse = args.lse("lse", lse),
+                         .dout = args.bshd("dout", dout),
+                         .dq = args.bshd("dquery", dq),
+                         .dk = args.bshd("dkey", dk),
+                         .dv = args.bshd("dvalue", dv)});
   return {dq, dk, dv};
 }
 
 TorchTensor tile(const TorchTensor& x, const Ints& grid, const Ints& tile_shape,
                  const Ints& prefix) {
-  const Arguments args("tile");
+  const Arguments args("tile", x);
   const TilePlan plan = args.plan(grid, tile_shape, prefix);
   const Tensor view = args.bshd("x", x);
   TorchTensor tiled =
       new_tensor(x, {x.size(0), plan.padded_len(), x.size(2), x.size(3)}, x.scalar_type());
-  raise_if_error(
-      vsa::tile(context_of(x), {.x = view, .plan = &plan, .tiled = args.bshd("tiled", tiled)}));
+  run<TileArgs>(vsa::tile, x, {.x = view, .plan = &plan, .tiled = args.bshd("tiled", tiled)});
   return tiled;
 }
 
 TorchTensor untile(const TorchTensor& tiled, const Ints& grid, const Ints& tile_shape,
                    const Ints& prefix) {
-  const Arguments args("untile");
+  const Arguments args("untile", tiled);
   const TilePlan plan = args.plan(grid, tile_shape, prefix);
   const Tensor view = args.bshd("tiled", tiled);
   TorchTensor x = new_tensor(tiled, {tiled.size(0), plan.seq_len(), tiled.size(2), tiled.size(3)},
                              tiled.scalar_type());
-  raise_if_error(
-      vsa::untile(context_of(tiled), {.tiled = view, .plan = &plan, .x = args.bshd("x", x)}));
+  run<UntileArgs>(vsa::untile, tiled, {.tiled = view, .plan = &plan, .x = args.bshd("x", x)});
   return x;
 }
 

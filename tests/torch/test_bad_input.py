@@ -105,9 +105,11 @@ def test_a_side_is_a_grid_or_tile_lengths():
 def test_operators_called_directly_check_too():
     op = torch.ops.vsa.video_sparse_attention
     with pytest.raises(ValueError, match="q: expected"):
-        op(X, X, X, None, None, 0.0, [5, 6, 8], [4, 4, 4], 3, None, [], [], [], False)
+        op(X, X, X, None, None, 0.0, [5, 6, 8], [4, 4, 4], 3, None, [], [], [], "none", False)
     with pytest.raises(ValueError, match="grid: expected"):
-        op(X, X, X, None, None, 0.0, [5, 6], [4, 4, 4], 3, None, [], [], [], False)
+        op(X, X, X, None, None, 0.0, [5, 6], [4, 4, 4], 3, None, [], [], [], "none", False)
+    with pytest.raises(ValueError, match="coarse_rounding: expected none or bfloat16, got half"):
+        op(X, X, X, None, None, 0.0, [5, 6, 7], [4, 4, 4], 3, None, [], [], [], "half", False)
     with pytest.raises(ValueError, match="save_for_backward"):
         x = X.clone().requires_grad_()
-        op(x, X, X, None, None, 0.0, [5, 6, 7], [4, 4, 4], 3, None, [], [], [], False)[0].sum().backward()
+        op(x, X, X, None, None, 0.0, [5, 6, 7], [4, 4, 4], 3, None, [], [], [], "none", False)[0].sum().backward()

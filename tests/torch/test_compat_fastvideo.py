@@ -82,8 +82,19 @@ def test_T21_an_int_block_size_is_tokens_unless_strict(make):
     assert fastvideo.video_sparse_attn(q, q, q, sizes, sizes, 1).shape == q.shape
     with pytest.raises(ValueError, match="block_size: .* got 262144: an int is the edge of a cube"):
         fastvideo.video_sparse_attn(q, q, q, sizes, sizes, 1, strict=True)
-    strict = fastvideo.video_sparse_attn(q, q, q, sizes, sizes, 1, (4, 4, 4), strict=True)
-    assert torch.equal(strict, fastvideo.video_sparse_attn(q, q, q, sizes, topk=1))
+    assert fastvideo.video_sparse_attn(q, q, q, sizes, sizes, 1, (4, 4, 4), strict=True).shape == q.shape
+
+
+def test_strict_mode_rounds_the_coarse_branch_as_the_original(make):
+    """Equal after rounding: the lower index wins there, where float32 tells the tiles apart."""
+    q = torch.ones(1, 1, 192, 64, dtype=torch.bfloat16)
+    k = torch.ones(1, 1, 192, 64, dtype=torch.bfloat16)
+    k[:, :, 64:128, 0] = 1.0078125  # the next bfloat16: 64.0078 against 64, both 64 in bfloat16
+    v = torch.arange(3.0).repeat_interleave(64).reshape(1, 1, 192, 1).expand(1, 1, 192, 64).bfloat16()
+    sizes, gate = torch.tensor([64, 64, 64]), torch.zeros(1, 1, 192, 64, dtype=torch.bfloat16)
+    exact = fastvideo.video_sparse_attn(q, k, v, sizes, sizes, 1, (4, 4, 4), gate)
+    strict = fastvideo.video_sparse_attn(q, k, v, sizes, sizes, 1, (4, 4, 4), gate, strict=True)
+    assert (exact == 1).all() and (strict == 0).all()
 
 
 def test_T22_topk_in_the_fifth_place_is_told():

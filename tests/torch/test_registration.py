@@ -12,9 +12,9 @@ GRID, TILE = [5, 6, 7], [4, 4, 4]
 def arguments(make, name):
     q, k, v, gate = (make(2, 210, heads, 16, requires_grad=True) for heads in (4, 2, 2, 4))
     if name == "video_sparse_attention":
-        return q, k, v, gate, None, 0.0, GRID, TILE, 3, None, [], [], [], True
+        return q, k, v, gate, None, 0.0, GRID, TILE, 3, None, [], [], [], "none", True
     if name == "coarse_select":
-        return q, k, v, GRID, TILE, 3, 0.25, []
+        return q, k, v, GRID, TILE, 3, 0.25, [], "none"
     if name == "block_sparse_attention":
         _, lut, count = vsa_torch.coarse_select(q, k, v, grid=GRID, topk=3)
         return q, k, v, lut, count, TILE, GRID, GRID, [], [], None
@@ -31,7 +31,7 @@ def test_opcheck(make, name):
 def test_opcheck_with_prefix_without_gradient(make):
     q = make(1, 300, 2, 16)
     torch.library.opcheck(torch.ops.vsa.video_sparse_attention.default,
-                          (q, q, q, None, None, 1.0, GRID, TILE, 3, None, [90], [], [], False))
+                          (q, q, q, None, None, 1.0, GRID, TILE, 3, None, [90], [], [], "none", False))
 
 
 def test_compile_without_a_break(make):
@@ -62,10 +62,18 @@ def test_compile_of_the_stages_without_a_break(make):
 
 
 @pytest.mark.parametrize("name", _registration._FORWARD + _registration._BACKWARD)
-def test_cuda_is_refused_with_the_reason(name):
+def test_there_is_a_kernel_for_cuda(name):
     assert torch._C._dispatch_has_kernel_for_dispatch_key(f"vsa::{name}", "CUDA")
-    with pytest.raises(NotImplementedError, match=rf"\[{name}\] device: expected cpu, got cuda"):
-        _registration._no_cuda(name)()
+
+
+def test_a_gradient_on_cuda_is_refused_before_anything_runs():
+    with torch._subclasses.FakeTensorMode():  # fake tensors need no GPU
+        q = torch.empty(1, 210, 2, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        with pytest.raises(NotImplementedError, match=r"requires_grad: expected False on cuda"):
+            vsa_torch.video_sparse_attention(q, q, q, grid=(5, 6, 7), topk=3)
+        with torch.no_grad():
+            out = vsa_torch.video_sparse_attention(q, q, q, grid=(5, 6, 7), topk=3)
+        assert out.shape == q.shape and out.is_cuda
 
 
 def test_errors_of_the_library_become_pythons():

@@ -1,4 +1,4 @@
-"""Fake kernels, autograd and the refusals of torch.ops.vsa: what the stable ABI cannot register."""
+"""Fake kernels and autograd of torch.ops.vsa: what the stable ABI cannot register."""
 
 import math
 
@@ -36,7 +36,7 @@ def _last_axis_contiguous(grad):
 
 @torch.library.register_fake("vsa::video_sparse_attention")
 def _(query, key, value, gate_coarse, gate_fine, gate_coarse_weight, grid, tile_shape, topk, scale,
-      prefix, q_tile_len, kv_tile_len, save_for_backward):
+      prefix, q_tile_len, kv_tile_len, coarse_rounding, save_for_backward):
     batch, seq_len, heads, _ = query.shape
     lut, lut_count = _lut(query, _tiles(grid, tile_shape, prefix, q_tile_len), topk, prefix)
     return (query.new_empty(query.shape),
@@ -53,7 +53,7 @@ def _(dout, query, key, value, gate_coarse, gate_fine, gate_coarse_weight, lse, 
 
 
 @torch.library.register_fake("vsa::coarse_select")
-def _(query, key, value, grid, tile_shape, topk, scale, prefix):
+def _(query, key, value, grid, tile_shape, topk, scale, prefix, coarse_rounding):
     batch, _, heads, head_dim = query.shape
     tiles = num_tiles(grid, tile_shape, prefix)
     coarse_out = query.new_empty((batch, heads, tiles, head_dim), dtype=_tile_dtype(query))
@@ -93,7 +93,7 @@ def _(tiled, grid, tile_shape, prefix):
 
 
 def _attention_setup(ctx, inputs, output):
-    query, key, value, gate_coarse, gate_fine, weight, grid, tile_shape, _, *layout, saves = inputs
+    query, key, value, gate_coarse, gate_fine, weight, grid, tile_shape, _, *layout, _, saves = inputs
     _, lse, fine_out, lut, lut_count = output
     ctx.mark_non_differentiable(lse, fine_out, lut, lut_count)
     ctx.saves = saves
@@ -111,11 +111,11 @@ def _attention_backward(ctx, dout, *_):
         _last_axis_contiguous(dout), query, key, value, gate_coarse, gate_fine, ctx.weight, *forward,
         *ctx.constants)
     return (dq, dk, dv, None if gate_coarse is None else dcoarse, None if gate_fine is None else dfine,
-            *[None] * 9)
+            *[None] * 10)
 
 
 def _coarse_setup(ctx, inputs, output):
-    query, key, value, grid, tile_shape, _, scale, prefix = inputs
+    query, key, value, grid, tile_shape, _, scale, prefix, _ = inputs
     ctx.mark_non_differentiable(output[1], output[2])
     ctx.save_for_backward(query, key, value)
     ctx.constants = grid, tile_shape, scale, prefix
@@ -124,7 +124,7 @@ def _coarse_setup(ctx, inputs, output):
 def _coarse_backward(ctx, dcoarse_out, *_):
     grads = torch.ops.vsa.coarse_select_backward(_last_axis_contiguous(dcoarse_out),
                                                  *ctx.saved_tensors, *ctx.constants)
-    return *grads, *[None] * 5
+    return *grads, *[None] * 6
 
 
 def _sparse_setup(ctx, inputs, output):
@@ -172,15 +172,5 @@ def _no_second_derivative(name):
     return backward
 
 
-def _no_cuda(name):
-    def kernel(*_):
-        raise NotImplementedError(
-            f"[{name}] device: expected cpu, got cuda: this build has no CUDA kernels for PyTorch "
-            "yet, and nothing runs on another device in their place")
-    return kernel
-
-
 for _name in _BACKWARD:
     torch.library.register_autograd(f"vsa::{_name}", _no_second_derivative(_name))
-for _name in _FORWARD + _BACKWARD:
-    torch.library.impl(f"vsa::{_name}", "CUDA")(_no_cuda(_name))

@@ -11,7 +11,7 @@ from vsa_torch.tiling import extents, num_tiles, topk_from_sparsity
 
 def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, tile_shape=(4, 4, 4),
                            topk=None, sparsity=None, scale=None, prefix=None, gate_fine=None,
-                           q_tile_len=None, kv_tile_len=None, return_lse=False):
+                           q_tile_len=None, kv_tile_len=None, coarse_rounding="none", return_lse=False):
     """Video Sparse Attention: out = gate_fine * fine + gate_coarse * coarse.
 
     query        [B, S, H, D] float32, bfloat16, float16 (or float64: the slow reference backend, for
@@ -30,6 +30,8 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     q_tile_len, kv_tile_len  instead of grid, for sequences in tile order: the valid tokens of every
                  tile of prod(tile_shape) slots, first in their tile; padding is not read, and is 0
                  in out. kv_tile_len defaults to q_tile_len; key and value may be longer or shorter
+    coarse_rounding  "bfloat16" rounds means, scores and weights of the coarse branch on its way as
+                 FastVideo does, for models trained with it; "none" keeps float32
 
     Returns out [B, S, H, D], or (out, lse) with lse [B, H, S] in natural log, float32; lse is not
     differentiable. The selection is a constant in backward. Deterministic: the same bits every time.
@@ -60,14 +62,15 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     _checks.qkv(operation, query, key, value, q_seq + sum(prefix), kv_seq + sum(prefix), gates=gates)
     topk = _topk(operation, topk, sparsity, len(kv_len) if kv_len else num_tiles(grid, tile_shape))
     tensors = (query, key, value, coarse_tensor, fine_tensor)
-    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    needs_grad = _needs_grad(operation, *tensors)
     out, lse, *_ = call(torch.ops.vsa.video_sparse_attention, *tensors, coarse_weight, grid, tile_shape,
-                        topk, _checks.number(operation, "scale", scale), prefix, q_len, kv_len, needs_grad)
+                        topk, _checks.number(operation, "scale", scale), prefix, q_len, kv_len,
+                        coarse_rounding, needs_grad)
     return (out, lse) if return_lse else out
 
 
 def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, sparsity=None,
-                  scale=None, prefix=None):
+                  scale=None, prefix=None, coarse_rounding="none"):
     """The stages pool, coarse and select. Arguments as for video_sparse_attention.
 
     Returns coarse_out [B, H, N, D] float32 (one row a tile), lut [B, H, N, pitch] int32 (kv tiles
@@ -78,9 +81,10 @@ def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, s
     prefix = _checks.prefix_lengths(operation, prefix)
     query, key, value = _autocast(query, key, value)
     _checks.qkv(operation, query, key, value, math.prod(grid) + sum(prefix))
+    _needs_grad(operation, query, key, value)
     topk = _topk(operation, topk, sparsity, num_tiles(grid, tile_shape))
     return call(torch.ops.vsa.coarse_select, query, key, value, grid, tile_shape, topk,
-                _checks.number(operation, "scale", scale), prefix)
+                _checks.number(operation, "scale", scale), prefix, coarse_rounding)
 
 
 def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 4, 4), grid=None,
@@ -108,6 +112,7 @@ def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 
     k_grid, k_len, kv_seq = _side(kv_grid, kv_tile_len, tile_shape)
     query, key, value = _autocast(query, key, value)
     _checks.qkv(operation, query, key, value, q_seq, kv_seq)
+    _needs_grad(operation, query, key, value)
     _checks.table(operation, "lut", lut, query, 4)
     _checks.table(operation, "lut_count", lut_count, query, 3)
     out, lse = call(torch.ops.vsa.block_sparse_attention, query, key, value, lut.contiguous(),
@@ -139,6 +144,15 @@ def _side(grid, tile_len, tile_shape):
         return grid, [], math.prod(grid)
     lengths = tile_len.tolist() if isinstance(tile_len, torch.Tensor) else list(tile_len)
     return [], lengths, len(lengths) * math.prod(tile_shape)
+
+
+def _needs_grad(operation, *tensors):
+    """Whether a gradient will be asked for; refused before anything runs where there is no backward."""
+    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    if needs and tensors[0].is_cuda:
+        raise NotImplementedError(f"[{operation}] requires_grad: expected False on cuda, where there is no backward "
+                                  "yet, got True; use torch.no_grad()")
+    return needs
 
 
 def _gate(operation, name, gate, absent):

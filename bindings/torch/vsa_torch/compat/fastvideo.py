@@ -8,8 +8,9 @@ stay in float32, so a near tie may be decided otherwise; exactly topk tiles are 
 lower index; lse is the natural logarithm [B, H, S] whatever the device.
 
 strict=True takes what the original's kernels take: bfloat16, head_dim 64 or 128, as many heads for k and
-v as for q, tiles of 64 or 256 tokens, an int block_size as the edge of a cube. Without it an int
-block_size is the number of tokens in a tile.
+v as for q, tiles of 64 or 256 tokens, an int block_size as the edge of a cube; and it rounds means, scores
+and weights of the coarse branch to bfloat16 where the original does. Without it an int block_size is the
+number of tokens in a tile.
 """
 
 import math
@@ -31,7 +32,7 @@ def video_sparse_attn(q, k, v, variable_block_sizes, q_variable_block_sizes=None
     _whole_strict("video_sparse_attn", strict, q, k, q_variable_block_sizes)
     out = _whole("video_sparse_attn", _swap(q), _swap(k), _swap(v), variable_block_sizes,
                  q_variable_block_sizes, topk, _tokens("video_sparse_attn", block_size, strict, (64, 256)),
-                 None if compress_attn_weight is None else _swap(compress_attn_weight))
+                 None if compress_attn_weight is None else _swap(compress_attn_weight), strict)
     return _swap(out)
 
 
@@ -40,7 +41,7 @@ def video_sparse_attn_bshd(q, k, v, variable_block_sizes, q_variable_block_sizes
     """The same on [B, S, H, D]; the original has it for tiles of 256 tokens only."""
     _whole_strict("video_sparse_attn_bshd", strict, q, k, q_variable_block_sizes, heads_axis=2)
     return _whole("video_sparse_attn_bshd", q, k, v, variable_block_sizes, q_variable_block_sizes, topk,
-                  _tokens("video_sparse_attn_bshd", block_size, strict, (256,)), compress_attn_weight)
+                  _tokens("video_sparse_attn_bshd", block_size, strict, (256,)), compress_attn_weight, strict)
 
 
 def block_sparse_attn(q, k, v, block_map, variable_block_sizes, *, strict=False):
@@ -161,7 +162,7 @@ def _swap(x):
     return x.transpose(1, 2)
 
 
-def _whole(operation, q, k, v, kv_sizes, q_sizes, topk, tokens, gate):
+def _whole(operation, q, k, v, kv_sizes, q_sizes, topk, tokens, gate, strict):
     """The whole operator on [B, S, H, D]."""
     if topk is None:
         raise TypeError(f"[{operation}] topk: expected an int, got none")
@@ -176,7 +177,8 @@ def _whole(operation, q, k, v, kv_sizes, q_sizes, topk, tokens, gate):
     # block_size counts a tile's tokens in memory; their arrangement in space does not matter here.
     return attention.video_sparse_attention(
         q, k, v, 1.0 if gate is None else gate, q_tile_len=q_sizes, kv_tile_len=kv_sizes,
-        tile_shape=(1, 1, tokens), topk=min(topk, kv_sizes.numel()))
+        tile_shape=(1, 1, tokens), topk=min(topk, kv_sizes.numel()),
+        coarse_rounding="bfloat16" if strict else "none")
 
 
 def _tokens(operation, block_size, strict, allowed):
