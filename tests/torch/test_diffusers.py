@@ -152,6 +152,46 @@ def test_schedule_gives_the_sparsity_of_each_step(model, schedule):
     assert kept == [1.0, 0.5, 0.25, 0.25]
 
 
+@pytest.mark.parametrize("gates", [None, gate_weights()])
+def test_compiled_blocks_do_not_compile_again_for_every_layer_and_step(model, gates):
+    enable_vsa(model, topk=1, dense_steps=1, gates=gates)
+    eager = [run(model, timestep=t) for t in (900, 700, 500, 300)]
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    for block in model.blocks:
+        block.compile(fullgraph=True, backend=backend)
+    torch._dynamo.reset()
+    compiled = [run(model, timestep=t) for t in (900, 700, 500, 300)]
+    for a, b in zip(compiled, eager):
+        torch.testing.assert_close(a, b)
+    assert len(graphs) == 2  # all tiles, and one tile
+
+
+def test_a_replaced_processor_is_not_silently_dense(model):
+    enable_vsa(model, topk=1)
+    model.blocks[1].attn1.set_processor(type(model.blocks[1].attn2.processor)())
+    with pytest.raises(ValueError, match="expected its own processor in layer 1, got WanAttnProcessor"):
+        run(model)
+    enable_vsa(model, topk=1)
+    run(model)
+
+
+def test_settings_of_diffusers_reach_the_dense_processor(model):
+    enable_vsa(model, topk=1)
+    model.blocks[0].attn1.processor._attention_backend = "native"
+    assert model.blocks[0].attn1.processor.dense._attention_backend == "native"
+    with pytest.raises(NotImplementedError, match="context parallelism"):
+        model.blocks[0].attn1.processor._parallel_config = object()
+    disable_vsa(model)
+    model.blocks[0].attn1.processor._parallel_config = object()
+    with pytest.raises(NotImplementedError, match="context parallelism"):
+        enable_vsa(model, topk=1)
+
+
 def test_image_models_with_their_extra_attention(close):
     torch.manual_seed(7)
     model = WanTransformer3DModel(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,

@@ -50,11 +50,13 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
     # Everything is read and checked before any model is changed.
     found = [_gates.find(gates, t, plan.tile_shape) for t in transformers]
     report = VsaReport(num_gates=sum(len(weights) for weights in found))
-    for transformer, weights in zip(transformers, found):
+    processors = [[VsaWanProcessor(_dense(block), layer, plan, report) for layer, block in enumerate(t.blocks)]
+                  for t in transformers]
+    for transformer, weights, new in zip(transformers, found, processors):
         _remove(transformer)
         _gates.attach(transformer, weights)
-        for layer, block in enumerate(transformer.blocks):
-            block.attn1.set_processor(VsaWanProcessor(block.attn1.processor, layer, plan, report))
+        for block, processor in zip(transformer.blocks, new):
+            block.attn1.set_processor(processor)
         transformer._vsa_hook = transformer.register_forward_pre_hook(
             _observer(plan, report), with_kwargs=True)
     return report
@@ -123,22 +125,32 @@ def _check(plan, num_layers):
 
 
 def _observer(plan, report):
-    """A hook that tells the processors the grid and the step of the call that begins."""
+    """A hook that prepares the processors for the call that begins."""
 
     def before(transformer, args, kwargs):
         names = ("hidden_states", "timestep")
         hidden_states, timestep = (kwargs[name] if name in kwargs else args[i] for i, name in enumerate(names))
-        plan.grid = tuple(e // p for e, p in zip(hidden_states.shape[2:], transformer.config.patch_size))
+        grid = tuple(e // p for e, p in zip(hidden_states.shape[2:], transformer.config.patch_size))
         if plan.observe(float(timestep.max())):
             report.clear()
+        for layer, block in enumerate(transformer.blocks):
+            if not isinstance(block.attn1.processor, VsaWanProcessor):
+                raise ValueError(f"[enable_vsa] model: expected its own processor in layer {layer}, got "
+                                 f"{type(block.attn1.processor).__name__}; call enable_vsa or disable_vsa again")
+            block.attn1.processor.begin(grid)
 
     return before
 
 
+def _dense(block):
+    """The processor that the block has without VSA."""
+    processor = block.attn1.processor
+    return processor.dense if isinstance(processor, VsaWanProcessor) else processor
+
+
 def _remove(transformer):
     for block in transformer.blocks:
-        if isinstance(block.attn1.processor, VsaWanProcessor):
-            block.attn1.set_processor(block.attn1.processor.dense)
+        block.attn1.set_processor(_dense(block))
     hook = transformer.__dict__.pop("_vsa_hook", None)
     if hook is not None:
         hook.remove()

@@ -18,7 +18,6 @@ class Plan:
     schedule: object  # step -> sparsity, or None
     dense_steps: int
     dense_layers: frozenset
-    grid: tuple | None = None
     step: int = 0
     last_timestep: float | None = field(default=None, repr=False)
 
@@ -31,9 +30,9 @@ class Plan:
         self.last_timestep = timestep
         return begins
 
-    def kept_tiles(self, layer):
+    def kept_tiles(self, layer, grid):
         """(kept, all) tiles of the current call in that layer."""
-        tiles = num_tiles(self.grid, self.tile_shape)
+        tiles = num_tiles(grid, self.tile_shape)
         if self.step < self.dense_steps or layer in self.dense_layers:
             return tiles, tiles
         if self.schedule is None:
@@ -49,34 +48,60 @@ def rotated(x, freqs_cos, freqs_sin):
 
 
 class VsaWanProcessor:
-    """Stands in for WanAttnProcessor in one self-attention; `dense` is the one it replaced."""
+    """Stands in for WanAttnProcessor in one self-attention; `dense` is the one it replaced.
+
+    What a call depends on lies in `grid` and `kept`, set before it: torch.compile then makes one graph for
+    all layers and steps that keep as many tiles.
+    """
 
     def __init__(self, dense, layer, plan, report):
-        if getattr(dense, "_parallel_config", None) is not None:
+        self.dense, self.layer, self.plan, self.report = dense, layer, plan, report
+        self._parallel_config = getattr(dense, "_parallel_config", None)  # refused, if it is set
+        self.grid = self.kept = self.tiles = None
+
+    # What diffusers sets on its own processors goes to the one that runs dense layers and steps.
+    @property
+    def _attention_backend(self):
+        return self.dense._attention_backend
+
+    @_attention_backend.setter
+    def _attention_backend(self, backend):
+        self.dense._attention_backend = backend
+
+    @property
+    def _parallel_config(self):
+        return None
+
+    @_parallel_config.setter
+    def _parallel_config(self, config):
+        if config is not None:
             raise NotImplementedError("[enable_vsa] model: expected one without context parallelism: tiles "
                                       "cannot be spread over ranks")
-        self.dense, self.layer, self.plan, self.report = dense, layer, plan, report
+
+    def begin(self, grid):
+        """Called before every call of the transformer, when the plan knows the step."""
+        self.grid = grid
+        self.kept, self.tiles = self.plan.kept_tiles(self.layer, grid)
 
     def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, rotary_emb=None):
         if encoder_hidden_states is not None or attention_mask is not None:
             raise NotImplementedError("[enable_vsa] expected self-attention without a mask")
-        if self.plan.grid is None:
+        if self.grid is None:
             raise ValueError("[enable_vsa] grid: expected a call of the whole transformer, which tells it, got "
                              "one of a block alone")
+        if torch.compiler.is_compiling():
+            return self.attend(attn, hidden_states, rotary_emb)
         start = time.perf_counter()
-        kept, tiles = self.plan.kept_tiles(self.layer)
-        gate = getattr(attn, "to_gate_compress", None)
-        if kept == tiles and gate is None:
-            out = self.dense(attn, hidden_states, None, None, rotary_emb)
-        else:
-            out = self.sparse(attn, hidden_states, rotary_emb, gate, kept)
-        if not torch.compiler.is_compiling():
-            seconds = time.perf_counter() - start if out.device.type == "cpu" else None
-            self.report.add(step=self.plan.step, layer=self.layer, kept=kept / tiles, seconds=seconds,
-                            route="dense" if kept == tiles else "vsa")
+        out = self.attend(attn, hidden_states, rotary_emb)
+        seconds = time.perf_counter() - start if out.device.type == "cpu" else None
+        self.report.add(step=self.plan.step, layer=self.layer, kept=self.kept / self.tiles, seconds=seconds,
+                        route="dense" if self.kept == self.tiles else "vsa")
         return out
 
-    def sparse(self, attn, hidden_states, rotary_emb, gate, kept):
+    def attend(self, attn, hidden_states, rotary_emb):
+        gate = getattr(attn, "to_gate_compress", None)
+        if self.kept == self.tiles and gate is None:
+            return self.dense(attn, hidden_states, None, None, rotary_emb)
         if attn.fused_projections:
             query, key, value = attn.to_qkv(hidden_states).chunk(3, dim=-1)
         else:
@@ -88,7 +113,7 @@ class VsaWanProcessor:
             query, key = rotated(query, *rotary_emb), rotated(key, *rotary_emb)
         # The gate sees what q, k and v see; it has no activation.
         weight = None if gate is None else gate(hidden_states).unflatten(2, heads)
-        out = video_sparse_attention(query, key, value.type_as(query), weight, grid=self.plan.grid,
-                                     tile_shape=self.plan.tile_shape, topk=kept)
+        out = video_sparse_attention(query, key, value.type_as(query), weight, grid=self.grid,
+                                     tile_shape=self.plan.tile_shape, topk=self.kept)
         out = attn.to_out[0](out.flatten(2, 3).type_as(query))
         return attn.to_out[1](out)
