@@ -82,8 +82,8 @@ bench: build  ## time stages and operator over bench/cases, as json lines in out
 	@$(VSA) bench --json | tee out/bench.jsonl
 
 .PHONY: bench-gpu
-bench-gpu:  ## the CUDA backend: build (needs CUDA 12.5), check, time (needs an H100 or H200)
-	@tools/bench_gpu.sh -j $(JOBS)
+bench-gpu:  ## the CUDA backend and, where PYTHON has them, others: check, time (needs an H100 or H200)
+	@PYTHON=$(PYTHON) tools/bench_gpu.sh -j $(JOBS)
 
 .PHONY: check
 check:  ## format, layers, lengths, spelling, large files, links, mutations

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Builds the GPU bench and runs it: JSON lines into out/bench-gpu.jsonl, a table to stderr. Where
-# PyTorch sees the GPU, its dense attention comes after it.
+# Builds libvsa and runs the GPU bench: JSON lines into out/bench-gpu.jsonl, tables into
+# out/bench-gpu.md. Where PYTHON (default python3) has a PyTorch that sees the GPU, one process compares
+# all contestants (bench/gpu/contestants.py); elsewhere vsa_gpu_bench times this library alone.
 # usage: tools/bench_gpu.sh [options of cmake --build]
-# CASES (a regular expression that case names match) and REPEATS (default 20) choose.
+# CASES (a regular expression that case names match) and REPEATS (default 24) choose.
 set -eu
 cd "$(dirname "$0")/.."
 if ! command -v "${CUDACXX:-nvcc}" > /dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
@@ -12,12 +13,17 @@ if ! command -v "${CUDACXX:-nvcc}" > /dev/null && [ ! -x /usr/local/cuda/bin/nvc
 fi
 tools/install_deps.sh build
 cmake --preset release -DVSA_CUDA=ON -DVSA_BUILD_BENCH=ON --log-level=WARNING
-cmake --build --preset release --target vsa_gpu_bench "$@"
+cmake --build --preset release --target vsa_gpu_bench vsa_shared "$@"
 mkdir -p out
-build/bench/vsa_gpu_bench "${CASES:-}" "${REPEATS:-20}" > out/bench-gpu.jsonl
-if python3 -c "import torch; torch.cuda.init()" 2> /dev/null; then
-  python3 bench/gpu/dense_torch.py >> out/bench-gpu.jsonl
-else
-  echo "bench-gpu: dense attention left out: no PyTorch that sees a GPU" >&2
+run=out/bench-gpu.jsonl
+python=${PYTHON:-python3}
+if "$python" -c "import torch; torch.cuda.init()" 2> /dev/null; then
+  status=0
+  "$python" bench/gpu/contestants.py --cases "${CASES:-}" --repeats "${REPEATS:-24}" > "$run" || status=$?
+  "$python" bench/gpu/table.py "$run" | tee out/bench-gpu.md
+  echo "$run, out/bench-gpu.md"
+  exit "$status"
 fi
-echo "out/bench-gpu.jsonl"
+echo "bench-gpu: this library alone: $python has no PyTorch that sees a GPU" >&2
+build/bench/vsa_gpu_bench "${CASES:-}" "${REPEATS:-24}" > "$run"
+echo "$run"

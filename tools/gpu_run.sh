@@ -2,7 +2,8 @@
 # Runs a bundle (tools/gpu_bundle.sh) on a machine with a GPU: tests in groups that cannot hang longer
 # than their limit, then the bench. Results go to $OUT (default: out), the tests' logs there into one
 # logs.tgz; a short summary to stdout.
-# usage: gpu_run.sh [tests] [bench FILTER REPEATS] [dense] [sanitize]
+# usage: gpu_run.sh [tests] [large] [contestants CASES REPEATS SECONDS] [bench CASES REPEATS] [sanitize]
+# contestants needs a python3 with PyTorch; no case starts after SECONDS.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-out}
@@ -44,20 +45,41 @@ while [ $# -gt 0 ]; do
       tail -80 "$out/bench.txt"
       shift 2
       ;;
-    dense)
-      timeout -s KILL 60 python3 "$here/dense_torch.py" > "$out/dense.jsonl" 2> "$out/dense.txt"
-      echo "dense: exit $?"
-      cat "$out/dense.jsonl"
+    large)
+      ours timeout -s KILL 120 "$here/gpu_tests" --gtest_filter='GpuLarge.*' > "$logs/large.log" 2>&1
+      echo "large: exit $?"
+      grep -E '^\[ +(OK|FAILED|SKIPPED) .*ms' "$logs/large.log"
+      ;;
+    contestants)
+      # Python and PyTorch have libraries of their own: those of the bundle stay out of their path.
+      timeout -s KILL $(($4 + 120)) python3 "$here/contestants.py" --library "$here/libvsa.so" \
+        --commit "$(cat "$here/COMMIT")" --cases "$2" --repeats "$3" --budget-s "$4" \
+        > "$out/contestants.jsonl" 2> "$out/contestants.txt"
+      echo "contestants: exit $?"
+      tail -5 "$out/contestants.txt"
+      python3 "$here/table.py" "$out/contestants.jsonl" | tee "$out/contestants.md"
+      shift 3
       ;;
     sanitize)
+      # Every kernel on a small case: all stages and ways through the operator, both head_dims, tiles of
+      # 64 and 128 tokens, a plan that travels as tables.
+      cases='*GpuStages.*/D64_edges:*GpuAttention.*/D64_edges:*GpuNormRopePool.*/D64_edges'
+      cases=$cases:'*GpuStages.Fine/D128_edges:*GpuStages.Fine/D128_T2x8x8:*GpuStages.*/D128_packed'
+      pids=()
       for tool in memcheck racecheck synccheck initcheck; do
-        ours timeout -s KILL 100 compute-sanitizer --tool "$tool" "$here/gpu_tests" \
-          --gtest_filter='*GpuStages.Fine/D64_edges' > "$logs/$tool.log" 2>&1
-        echo "$tool: exit $?, $(tail -1 "$logs/$tool.log")"
+        ours timeout -s KILL 150 compute-sanitizer --tool "$tool" --error-exitcode 9 "$here/gpu_tests" \
+          --gtest_filter="$cases" > "$logs/$tool.log" 2>&1 &
+        pids+=($!)
+      done
+      for tool in memcheck racecheck synccheck initcheck; do
+        wait "${pids[0]}"
+        echo "$tool: exit $?, $(grep -c '^\[       OK' "$logs/$tool.log") passed, $(tail -1 "$logs/$tool.log")"
+        grep -E '^\[ +(FAILED|SKIPPED) .*ms' "$logs/$tool.log" | head -5
+        pids=("${pids[@]:1}")
       done
       ;;
     *)
-      echo "gpu_run.sh: error: expected tests, bench, dense or sanitize, got $1" >&2
+      echo "gpu_run.sh: error: expected tests, large, contestants, bench or sanitize, got $1" >&2
       exit 2
       ;;
   esac

@@ -12,4 +12,4 @@ fi
 cmake --preset torch -DPython_EXECUTABLE="$(command -v "$python")" --log-level=WARNING
 cmake --build --preset torch -j "$2"
 cmake --install build-torch --component vsa_torch --prefix build-torch/site >/dev/null
-PYTHONPATH=build-torch/site "$python" -m pytest -m "not gpu"
+PYTHONPATH=build-torch/site VSA_LIBRARY=build-torch/src/libvsa.so "$python" -m pytest -m "not gpu"

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Checks every contestant against fp64 and then times them in turns, in one process. JSON lines on stdout.
+
+A contestant is a stage or the operator of this library (through the C ABI), or what it is compared with:
+dense attention by cuDNN (and FlashAttention-3), FlexAttention, FastVideo's operator, and a matrix product.
+One that cannot run gets a row "absent: reason" or "failed: reason". Each round runs all of a case once, in
+another order, on the next of several sets of inputs, with the L2 flushed before each; power and clocks are
+sampled meanwhile. Needs PyTorch and libvsa.so; --backend cpu tries the program out without a GPU.
+"""
+
+import argparse
+import contextlib
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+import others
+import ours
+import power
+import problem
+from vsa_c import Library
+
+WARMUP = 3
+FLUSH_BYTES = 192 << 20  # three times the L2 of an H200
+
+
+class Clock:
+    """Times what a call enqueues, by events on the GPU and by wall time elsewhere."""
+
+    def __init__(self, device):
+        self._cuda = device.type == "cuda"
+        self._flush = torch.empty(FLUSH_BYTES if self._cuda else 1, dtype=torch.uint8, device=device)
+
+    def round(self, contestants, i):
+        """Runs every contestant on its set i; milliseconds each, in the order given."""
+        if not self._cuda:
+            return [self._wall_ms(c.calls[i]) for c in contestants]
+        marks = []
+        torch.cuda._sleep(2_000_000)  # a millisecond for the host to get ahead: launches cost no GPU time
+        for contestant in contestants:
+            self._flush.fill_(i)
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            contestant.calls[i]()
+            stop.record()
+            marks.append((start, stop))
+        torch.cuda.synchronize()
+        return [start.elapsed_time(stop) for start, stop in marks]
+
+    @staticmethod
+    def _wall_ms(call):
+        start = time.perf_counter()
+        call()
+        return (time.perf_counter() - start) * 1e3
+
+
+def time_in_turns(contestants, num_sets, repeats, clock):
+    """{what: [ms, ...]}: the order turns by one each round, the set of inputs too."""
+    times = {c.what: [] for c in contestants}
+    for r in range(-WARMUP, repeats):
+        first = r % len(contestants)
+        order = contestants[first:] + contestants[:first]
+        for contestant, ms in zip(order, clock.round(order, r % num_sets)):
+            if r >= 0:
+                times[contestant.what].append(ms)
+    return times
+
+
+def run_case(case, library, options, clock, device, emit):
+    """Emits the rows of a case; returns whether all that ran was right."""
+    plan = library.plan(case.grid, case.tile)
+    sets = [problem.Inputs(case, plan, torch.bfloat16, device, seed) for seed in range(1, options.sets + 1)]
+    contestants = list(ours.contestants(library, case, sets))
+    right = True
+
+    def leave_out(what, why):
+        emit({"case": case.name, "what": what, **why})
+
+    for what, factory in others.FACTORIES.items():
+        if not re.search(options.others, what):
+            continue
+        try:
+            contestants.append(factory(case, sets))
+        except ImportError as e:
+            leave_out(what, {"absent": str(e)})
+        except Exception as e:  # another's package: whatever it raises is its row
+            leave_out(what, {"failed": _short(e)})
+    runs, errors = [], {}
+    for contestant in contestants:
+        try:
+            errors[contestant.what] = contestant.checked()
+        except Exception as e:
+            own = contestant.what not in others.FACTORIES
+            leave_out(contestant.what, {"failed": _short(e)})
+            right = right and not own
+            continue
+        if errors[contestant.what] <= contestant.limit:  # false for NaN
+            runs.append(contestant)
+        else:
+            leave_out(contestant.what, {"failed": f"wrong: relative error {errors[contestant.what]:.3g}"})
+            right = False
+    with power.watching(device) as watch:
+        times = time_in_turns(runs, options.sets, options.repeats, clock)
+    work = work_of(case, sets[0])
+    for contestant in runs:
+        ms = times[contestant.what]
+        quartiles = statistics.quantiles(ms, n=4) if len(ms) > 1 else [ms[0]] * 3
+        flops, l2_bytes = work.get(contestant.pairs, (getattr(contestant, "flops", None), None))
+        emit({"case": case.name, "what": contestant.what, "median_ms": round(statistics.median(ms), 5),
+              "iqr_ms": round(quartiles[2] - quartiles[0], 5), "min_ms": round(min(ms), 5), "repeats": len(ms),
+              "relative_error": errors[contestant.what], "flops": flops, "l2_bytes": l2_bytes,
+              "workspace_mb": contestant.workspace_mb})
+    emit({"case": case.name, "summary": {
+        "grid": case.grid, "tile": case.tile, "heads": case.heads, "head_dim": case.head_dim,
+        "topk": sets[0].index.shape[-1], "num_tiles": plan.info.num_tiles,
+        "shared": round(problem.shared_share(sets[0]), 3), **watch.summary()}})
+    return right
+
+
+def work_of(case, inputs):
+    """{pairs: (FLOP, bytes read from L2 if every query tile streams its own keys and values)}.
+
+    A dense kernel is taken to stream them for 128 queries at a time.
+    """
+    pairs, keys = problem.kept_pairs(inputs)
+    tokens = inputs.plan.info.seq_len
+    row = 4 * case.head_dim  # bytes of a key and a value
+    return {"sparse": (4.0 * case.head_dim * pairs, keys * row),
+            "dense": (4.0 * case.head_dim * case.heads * tokens ** 2,
+                      float(case.heads * -(-tokens // 128) * tokens * row))}
+
+
+def header(library, device, options):
+    about = {"commit": options.commit or _output("git", "rev-parse", "--short", "HEAD"), "vsa": library.version,
+             "torch": torch.__version__, "repeats": options.repeats, "sets": options.sets,
+             "date": time.strftime("%Y-%m-%d")}
+    if device.type == "cuda":
+        query = _output("nvidia-smi", "--query-gpu=name,driver_version,power.limit", "--format=csv,noheader", "-i", "0")
+        card, driver, limit = (query.split(", ") + ["?"] * 3)[:3]
+        about.update(card=card, driver=driver, power_limit=limit, cuda=torch.version.cuda,
+                     cudnn=torch.backends.cudnn.version())
+    return {"header": about}
+
+
+def _output(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "?"
+
+
+def _short(e):
+    return f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"[:200]
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", default="build/src/libvsa.so")
+    parser.add_argument("--backend", default="cuda", choices=["cuda", "cpu", "reference"])
+    parser.add_argument("--cases", default="", help="regular expression that case names match")
+    parser.add_argument("--others", default="", help="regular expression that compared contestants match")
+    parser.add_argument("--repeats", type=int, default=24)
+    parser.add_argument("--sets", type=int, default=3, help="sets of inputs that rounds rotate over")
+    parser.add_argument("--budget-s", type=float, default=1e9, help="no case starts later than this")
+    parser.add_argument("--commit", help="the source of libvsa, where git does not know it")
+    options = parser.parse_args(arguments)
+    device = torch.device("cuda" if options.backend == "cuda" else "cpu")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        print("contestants.py: error: PyTorch sees no GPU", file=sys.stderr)
+        return 3
+
+    def emit(row):
+        print(json.dumps(row), flush=True)
+
+    began, right = time.monotonic(), True
+    stream = torch.cuda.Stream() if device.type == "cuda" else None
+    with torch.cuda.stream(stream) if stream else contextlib.nullcontext(), torch.no_grad():
+        library = Library(Path(options.library), options.backend, device, stream.cuda_stream if stream else None)
+        emit(header(library, device, options))
+        clock = Clock(device)
+        for case in problem.CASES if device.type == "cuda" else problem.TINY_CASES:
+            if not re.search(options.cases, case.name):
+                continue
+            if time.monotonic() - began > options.budget_s:
+                emit({"case": case.name, "left_out": f"no time after {options.budget_s:g} s"})
+                continue
+            case_began = time.monotonic()
+            try:
+                right = run_case(case, library, options, clock, device, emit) and right
+            except torch.cuda.OutOfMemoryError as e:
+                emit({"case": case.name, "left_out": _short(e)})
+                right = False
+            print(f"{case.name}: {time.monotonic() - case_began:.1f} s", file=sys.stderr)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""bench/gpu on a machine without a GPU: its arithmetic, its checks and its tables."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/gpu"))
+
+import contestants  # noqa: E402
+import others  # noqa: E402
+import ours  # noqa: E402
+import problem  # noqa: E402
+import table  # noqa: E402
+import vsa_c  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def library():
+    path = os.environ.get("VSA_LIBRARY")
+    if not path:
+        pytest.skip("VSA_LIBRARY does not name libvsa.so")
+    return vsa_c.Library(path, "cpu", CPU)
+
+
+def tiny(library, local=False):
+    case = next(c for c in problem.TINY_CASES if c.local == local and c.kept == 0.3)
+    plan = library.plan(case.grid, case.tile)
+    sets = [problem.Inputs(case, plan, torch.float32, CPU, seed) for seed in (1, 2)]
+    return case, sets, {c.what: c for c in ours.contestants(library, case, sets)}
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_every_contestant_of_this_library_is_right(library, local):
+    _, _, found = tiny(library, local)
+    assert list(found) == ["operator", "operator_list", "fine", "pool_qkv", "coarse", "select"]
+    for contestant in found.values():
+        assert contestant.checked() < 1e-5, contestant.what
+
+
+def test_dense_attention_agrees_with_the_reference(library):
+    case, sets, _ = tiny(library)
+    assert others.dense_cudnn(case, sets).checked() < 1e-5
+
+
+def test_the_block_mask_is_the_table_and_full_tiles_need_no_mask(library):
+    _, (s, _), _ = tiny(library)
+    n = s.plan.info.num_tiles
+    mask = others.flex_mask(s)
+    kept = mask.to_dense().bool()
+    assert [torch.nonzero(kept[0, 1, i])[:, 0].tolist() for i in range(n)] == [s.kept(1, i) for i in range(n)]
+    full = [sum(int(s.plan.tile_len[j]) == 8 for j in s.kept(1, i)) for i in range(n)]
+    assert mask.full_kv_num_blocks[0, 1].tolist() == full
+    keys = torch.arange(s.plan.info.padded_len)
+    assert torch.equal(mask.mask_mod(0, 0, 0, keys), problem.slots_of(s.plan) >= 0)
+
+
+def test_a_wrong_or_unwritten_output_is_noticed(library):
+    _, sets, found = tiny(library)
+    fine = found["fine"]
+    assert fine.checked() < 1e-5
+    assert found["operator"].error(0) > 0.1  # out holds the fine stage alone
+    fine.calls[0] = lambda: None
+    assert not fine.checked() <= fine.limit  # NaN
+    sets[1].count[...] = 1
+    assert fine.error(1) > 0.1  # another list than that of the output
+
+
+def test_selection_error_counts_rows_and_breaks_ties_low():
+    scores = torch.tensor([[1.0, 3.0, 3.0, 3.0], [0.0, 1.0, 2.0, 3.0]])
+    right = torch.tensor([[1, 2], [2, 3]], dtype=torch.int32)
+    count = torch.tensor([2, 2], dtype=torch.int32)
+    assert problem.selection_error(scores, right, count, 2) == 0
+    assert problem.selection_error(scores, torch.tensor([[2, 3], [2, 3]], dtype=torch.int32), count, 2) == 0.5
+
+
+def test_tile_order_and_back(library):
+    _, (s, _), _ = tiny(library)
+    tiled = s.in_tile_order(s.q)
+    assert tiled.shape == (1, 2, s.plan.info.padded_len, 16)
+    assert torch.equal(s.in_raster_order(tiled), s.q)
+
+
+def test_pairs_are_counted_by_tokens(library):
+    _, (s, _), _ = tiny(library)
+    lens = s.plan.tile_len.tolist()
+    want = sum(lens[i] * sum(lens[j] for j in s.kept(h, i)) for h in range(2) for i in range(len(lens)))
+    assert problem.kept_pairs(s)[0] == want
+
+
+def test_near_tiles_are_selected_on_local_inputs(library):
+    assert problem.shared_share(tiny(library, True)[1][0]) > problem.shared_share(tiny(library)[1][0])
+
+
+def test_all_run_in_every_round_and_in_turn(library):
+    order = []
+
+    class Recorder:
+        def round(self, contestants_, i):
+            order.append(("".join(c.what for c in contestants_), i))
+            return [1.0] * len(contestants_)
+
+    entrants = [ours.Contestant(what, [None] * 2, None, None, None) for what in "abc"]
+    times = contestants.time_in_turns(entrants, 2, 4, Recorder())
+    assert {what: len(ms) for what, ms in times.items()} == {"a": 4, "b": 4, "c": 4}
+    assert order[contestants.WARMUP:] == [("abc", 0), ("bca", 1), ("cab", 0), ("abc", 1)]
+
+
+def test_the_program_writes_rows_that_become_tables(library, capsys, tmp_path):
+    status = contestants.main(["--library", os.environ["VSA_LIBRARY"], "--backend", "cpu", "--cases", "kept50/random",
+                               "--others", "gemm|dense|fastvideo", "--repeats", "2"])
+    assert status == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert "header" in rows[0]
+    assert {r["what"] for r in rows if "absent" in r} >= {"fastvideo"}
+    assert all(r["repeats"] == 2 for r in rows if "median_ms" in r)
+    text = table.tables(*table.read(lines))
+    assert "| kept50, random | operator |" in text
+    assert "- fastvideo absent: No module named 'fastvideo_kernel'" in text
+
+
+# --- tables, from a made-up run --------------------------------------------------------------------
+
+CASE = "s_t64/kept12.5/random"
+
+
+def row(what, ms, flops=None, l2_bytes=None):
+    return {"case": CASE, "what": what, "median_ms": ms, "iqr_ms": 0.01, "min_ms": ms, "repeats": 24,
+            "relative_error": 0.002, "flops": flops, "l2_bytes": l2_bytes, "workspace_mb": 1.0}
+
+
+MADE_UP = [
+    {"header": {"commit": "abc1234", "card": "NVIDIA H200", "driver": "580.0", "repeats": 24, "sets": 3}},
+    {"case": CASE, "what": "fastvideo", "absent": "No module named 'fastvideo_kernel'"},
+    row("gemm", 1.0, 1e12), row("dense_cudnn", 10.0, 6e12, 2e9), row("fine", 1.5, 0.75e12, 8.77e9),
+    row("operator", 2.0, 0.75e12, 8.77e9), row("select", 0.03),
+    {"case": CASE, "summary": {"grid": [8, 64, 64], "tile": [4, 4, 4], "heads": 12, "head_dim": 128, "topk": 64,
+                               "num_tiles": 512, "shared": 0.125, "power_w": [600.0, 650.0, 690.0],
+                               "sm_mhz": [1600.0, 1700.0, 1980.0]}},
+    {"case": "s_t64/kept5/random", "left_out": "no time after 400 s"},
+]
+
+
+def test_tables_of_a_made_up_run():
+    text = table.tables(*table.read(map(json.dumps, MADE_UP)))
+    assert "| commit | abc1234 |" in text and "| card | NVIDIA H200 |" in text and "| driver | 580.0 |" in text
+    # 0.75e12 in 1.5 ms; 10 / 1.5; 0.75e12 at 1e15 a second; 8.77e9 bytes at 8.77e12 a second.
+    assert "| kept12.5, random | fine stage | 1.500 (0.010) | 500 | 6.67 | 0.750 | 8.77 GB, 1.000 | 2.0e-03 |" in text
+    assert "| kept12.5, random | dense, cuDNN | 10.000 (0.010) | 600 | 1.00 | 6.000 |" in text
+    assert "| 0.030 (0.010) | 0.500 | 1.000 (0.010) | 0.12 | 600 / 650 / 690 | 1600 / 1700 / 1980 |" in text
+    assert "- fastvideo absent: No module named 'fastvideo_kernel' (kept12.5/random)" in text
+    assert "- case left out: no time after 400 s (kept5/random)" in text
+
+
+def test_the_page_keeps_what_is_around_its_tables(tmp_path):
+    run, page = tmp_path / "run.jsonl", tmp_path / "page.md"
+    run.write_text("\n".join(map(json.dumps, MADE_UP)))
+    page.write_text(f"before\n{table.BEGIN}\nstale figures\n{table.END}\nafter\n")
+    for _ in range(2):
+        assert table.main([str(run), "--page", str(page)]) == 0
+        text = page.read_text()
+        assert text.startswith("before\n") and text.endswith("\nafter\n")
+        assert "stale figures" not in text and text.count("| commit | abc1234 |") == 1
+    assert table.put_into((ROOT / "docs/performance.md").read_text(), "x")
+    page.write_text("no markers")
+    assert table.main([str(run), "--page", str(page)]) == 1
+
+
+def test_power_samples_are_summed_up():
+    import power
+    watch = power.Watch()
+    watch.lines = ["650.5, 1700, 60, 0x4\n", "[N/A], 1980, 61, 0x0\n", "cut"]
+    assert watch.summary() == {"power_w": [650.5, 650.5, 650.5], "sm_mhz": [1700.0, 1840.0, 1980.0],
+                               "celsius": [60.0, 60.5, 61.0], "clock_reasons": ["0x0", "0x4"], "samples": 2}
