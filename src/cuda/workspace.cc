@@ -21,14 +21,14 @@ bool Carver::answers_query() const {
 }
 
 Status Carver::status(std::string_view operation) const {
+  if (used_ == 0) return {};  // a null workspace is as good as any
   const auto address = reinterpret_cast<uintptr_t>(context_.workspace.data);
   if (used_ <= context_.workspace.size_bytes && address % kAlignment == 0 && address != 0) {
     return {};
   }
   return invalid_argument(fmt::format(
       "[{}] workspace: expected {} bytes at a multiple of {}, got {} at {}; ask for the number "
-      "with "
-      "workspace_query",
+      "with workspace_query",
       operation, used_, kAlignment, context_.workspace.size_bytes, context_.workspace.data));
 }
 

@@ -8,7 +8,8 @@
 
 namespace vsa::cuda {
 
-/// Take everything first, in the same order for a query and for a run; then `settle`.
+/// Take everything first, in the same order for a query and for a run; then ask `answers_query` and
+/// `status`.
 class Carver {
  public:
   explicit Carver(const Context& context) : context_(context) {}
