@@ -20,7 +20,8 @@ struct Branches {
       : fine(!args.gate_fine.is_zero() || !args.fine_out.empty() || !args.lse.empty()),
         coarse_out(!args.gate_coarse.is_zero()),
         select(args.lut.empty() && (fine || !args.lut_out.empty())),
-        fused(fine && !args.gate_fine.is_tensor() && args.fine_out.empty()) {}
+        fused(fine && !args.gate_fine.is_tensor() && !args.gate_fine.is_zero() &&
+              args.fine_out.empty()) {}
   bool fine, coarse_out, select;
   bool fused;  ///< combine happens in the fine kernel
   bool coarse() const { return coarse_out || select; }

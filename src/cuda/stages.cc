@@ -173,10 +173,11 @@ Status combine(const Context& context, const CombineArgs& args) {
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   const ConstTensor& coarse_out = args.coarse_out;
+  const bool has_fine = !args.gate_fine.is_zero();  // 0 removes a branch, its NaN too
   const bool has_coarse = !args.gate_coarse.is_zero();
   return run_combine(
       "combine",
-      {.fine_out = rows_of(args.fine_out),
+      {.fine_out = has_fine ? rows_of(args.fine_out) : ConstRows{},
        .coarse_out = has_coarse ? static_cast<const float*>(coarse_out.data) : nullptr,
        .coarse_batch = coarse_out.stride[0],
        .coarse_head = coarse_out.stride[1],
