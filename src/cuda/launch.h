@@ -19,10 +19,14 @@ struct LaunchShape {
   cudaStream_t stream = nullptr;
 };
 
+/// Unsupported if the grid is larger than a device takes: 2^31 - 1 CTAs along x, 65535 along y, z.
+Status check_grid(std::string_view operation, const dim3& grid);
+
 /// kernel<<<shape>>>(args...), with the error of this launch alone.
 template <class... Params, class... Args>
 Status launch(std::string_view operation, void (*kernel)(Params...), const LaunchShape& shape,
               Args&&... args) {
+  VSA_TRY(check_grid(operation, shape.grid));
   constexpr int kWithoutAsking = 48 << 10;
   if (shape.smem_bytes > kWithoutAsking) {
     VSA_TRY(
