@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <string>
+
 #include "src/cuda/launch.h"
 
 namespace vsa::cuda {
@@ -14,12 +16,21 @@ int capability_of(int device) {
   int minor = 0;
   if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
       cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
+    cudaGetLastError();
     return -1;
   }
   return major * 10 + minor;
 }
 
 constexpr int kCapability = 90;
+
+/// Slow, as the driver gathers all properties.
+std::string name_of(int device) {
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) return properties.name;
+  cudaGetLastError();
+  return fmt::format("device {}", device);
+}
 
 }  // namespace
 
@@ -34,10 +45,9 @@ BackendInfo info() {
   }
   for (int device = 0; device < count; ++device) {
     if (capability_of(device) != kCapability) continue;
-    cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) continue;
+    static const std::string name = name_of(device);  // every call comes here, for the same device
     info.available = true;
-    info.detail = fmt::format("{} (sm_90a)", properties.name);
+    info.detail = name + " (sm_90a)";
     return info;
   }
   info.detail = fmt::format(
