@@ -126,9 +126,10 @@ __global__ void __launch_bounds__(kThreads)
       for (int j = lane; j < p.num_kv_tiles; j += 32) most = fmaxf(most, s[j]);
       for (int mask = 16; mask > 0; mask /= 2)
         most = fmaxf(most, __shfl_xor_sync(kAll, most, mask));
-      if (most != kMinusInfinity) {
-        for (int j = lane; j < p.num_kv_tiles; j += 32) sum += exp2f((s[j] - most) * kLog2E);
-      }
+      // Without a finite score there is nothing to subtract: exp2(-inf) is the right 0, and NaN
+      // stays.
+      if (most == kMinusInfinity) most = 0.0F;
+      for (int j = lane; j < p.num_kv_tiles; j += 32) sum += exp2f((s[j] - most) * kLog2E);
       for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(kAll, sum, mask);
     }
     if (lane == 0) {
@@ -148,10 +149,8 @@ __global__ void __launch_bounds__(kThreads)
       const int row = i / kChunk;
       const int j = j0 + i % kChunk;
       const bool inside = i0 + row < p.num_q_tiles && j < p.num_kv_tiles;
-      const float most = max_smem[row];
-      const float weight = inside && most != kMinusInfinity
-                               ? exp2f((scores[row * p.scores.seq + j] - most) * kLog2E)
-                               : 0.0F;
+      const float weight =
+          inside ? exp2f((scores[row * p.scores.seq + j] - max_smem[row]) * kLog2E) : 0.0F;
       weights[row][i % kChunk] = rounds ? rounded(weight * inverse_smem[row], p.rounding) : weight;
     }
     for (int i = static_cast<int>(threadIdx.x); i < kChunk * kHeadDim; i += kThreads) {

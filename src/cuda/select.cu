@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   const LutDims& dims = from.dims;
   if (row >= dims.batch * dims.num_heads * dims.num_q_tiles) return;
-  const int32_t count = from.count[row];
+  const int32_t count = clamp_to(from.count[row], static_cast<int32_t>(dims.pitch));
   for (int64_t i = threadIdx.x % 32; i < to.dims.pitch; i += 32) {
     to.index[row * to.dims.pitch + i] = i < count ? from.index[row * dims.pitch + i] : -1;
   }
