@@ -77,8 +77,14 @@ struct Device::Impl {
   void* allocate(int64_t bytes) { return memory.emplace_back(bytes).data(); }
   int32_t* copy(const int32_t* host, int64_t count) {
     void* to = allocate(count * 4);
-    require(cudaMemcpy(to, host, static_cast<size_t>(count) * 4, cudaMemcpyHostToDevice), "copy");
+    upload(to, host, count * 4);
     return static_cast<int32_t*>(to);
+  }
+  /// On the stream of the calls: a copy on the default stream may still be under way when a call
+  /// on another stream begins. `from` is read before this returns, as it is pageable.
+  void upload(void* to, const void* from, int64_t bytes) const {
+    require(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream),
+            "copy");
   }
 };
 
@@ -99,7 +105,7 @@ ConstTensor Device::in(const ConstTensor& host) {
     std::memcpy(packed.data() + to, static_cast<const std::byte*>(host.data) + from, row_bytes);
   });
   void* data = impl_->allocate(num_bytes(host));
-  require(cudaMemcpy(data, packed.data(), packed.size(), cudaMemcpyHostToDevice), "copy");
+  impl_->upload(data, packed.data(), num_bytes(host));
   return ConstTensor::bhsd(data, host.dtype, dims_of(host));
 }
 
