@@ -36,7 +36,7 @@ while [ $# -gt 0 ]; do
     tests)
       group stages 40 gpu_tests '*GpuStages.*-*GpuStages.Fine/*'
       group fine 40 gpu_tests '*GpuStages.Fine/*'
-      group rest 60 gpu_tests '*GpuAttention*:GpuBehaviour.*:*GpuNormRopePool*:GpuCli.*'
+      group rest 60 gpu_tests '-*GpuStages.*'
       [ ! -x "$here/vsa" ] || VSA_TEST_CLI=$here/vsa group cli 60 cli_tests 'CliCuda.*'
       ;;
     bench)
