@@ -250,6 +250,9 @@ WRONG = {
     "dense_steps": (dict(topk=1, dense_steps=-1), "dense_steps"),
     "dense_layers": (dict(topk=1, dense_layers=[3]), "dense_layers: expected layers 0 to 2, got 3"),
     "gates_in_some_layers": (dict(topk=1, gates=MISSING_LAYER), "gates: expected to_gate_compress in 3 layers"),
+    "gates_of_more_layers": (dict(topk=1, gates=gate_weights() | {
+        "blocks.3.to_gate_compress.weight": torch.ones(32, 32), "blocks.3.to_gate_compress.bias": torch.ones(32)}),
+        "gates: expected to_gate_compress in 3 layers or in none, got 3 of them with a weight and 4 in all"),
     "no_gates_where_promised": (dict(topk=1, gates={}), "gates: expected tensors"),
     "gates_twice": (dict(topk=1, gates=gate_weights() | gate_weights("attn1.")), "gates: expected one weight"),
     "gate_shape": (dict(topk=1, gates=gate_weights() | {"blocks.0.to_gate_compress.weight": torch.ones(3, 3)}),
