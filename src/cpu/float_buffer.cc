@@ -17,11 +17,11 @@ constexpr size_t kHugePage = size_t{2} << 20;
 }  // namespace
 
 FloatBuffer::FloatBuffer(int64_t size) {
-  const size_t wanted = static_cast<size_t>(size) * sizeof(float);
-  const size_t alignment = wanted >= 2 * kHugePage ? kHugePage : kCacheLine;
-  const size_t bytes = (wanted + kCacheLine - 1) / kCacheLine * kCacheLine;
-  void* memory = std::aligned_alloc(alignment, bytes);
-  if (memory == nullptr) throw std::bad_alloc();
+  const size_t bytes = static_cast<size_t>(size) * sizeof(float);
+  const size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kCacheLine;
+  // aligned_alloc would want a multiple of the alignment.
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, bytes) != 0) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
   // Only a wish: without huge pages all works as before. The incomplete page at the end is left
   // out, so that no more memory is taken than asked for.
