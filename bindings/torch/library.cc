@@ -39,6 +39,7 @@ STABLE_TORCH_LIBRARY(vsa, m) {
       "Tensor dkey, Tensor dvalue)");
   m.def("tile(Tensor x, int[] grid, int[] tile_shape, int[] prefix) -> Tensor");
   m.def("untile(Tensor tiled, int[] grid, int[] tile_shape, int[] prefix) -> Tensor");
+  m.def("implements(str device_type, str operation) -> bool");
 }
 
 // The same functions everywhere: the device of the tensors decides on the backend. What a backend
@@ -59,3 +60,7 @@ void implement(Library& m) {
 
 STABLE_TORCH_LIBRARY_IMPL(vsa, CPU, m) { implement(m); }
 STABLE_TORCH_LIBRARY_IMPL(vsa, CUDA, m) { implement(m); }
+// It takes no tensor whose device could decide.
+STABLE_TORCH_LIBRARY_IMPL(vsa, CompositeExplicitAutograd, m) {
+  m.impl("implements", TORCH_BOX(&vsa::torch_ops::implements));
+}

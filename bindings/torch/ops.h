@@ -60,6 +60,9 @@ Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTen
                                          const Ints& kv_grid, const Ints& q_tile_len,
                                          const Ints& kv_tile_len, OptionalDouble scale);
 
+/// Whether this build has the call of libvsa on tensors of that type of device, "cpu" or "cuda".
+bool implements(const std::string& device_type, const std::string& operation);
+
 /// [B, S, H, D] to [B, num_tiles * tile_tokens, H, D], and back.
 TorchTensor tile(const TorchTensor& x, const Ints& grid, const Ints& tile_shape,
                  const Ints& prefix);

@@ -147,6 +147,10 @@ Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTen
   return {dq, dk, dv};
 }
 
+bool implements(const std::string& device_type, const std::string& operation) {
+  return vsa::implements(take(backend_from_name(device_type)), operation);
+}
+
 TorchTensor tile(const TorchTensor& x, const Ints& grid, const Ints& tile_shape,
                  const Ints& prefix) {
   const Arguments args("tile", x);

@@ -27,6 +27,10 @@ struct BackendInfo {
 /// All backends vsa knows, compiled in or not, in the order of BackendId.
 std::vector<BackendInfo> backends();
 
+/// Whether the backend is compiled in and has the call of that name ("fine_backward", say), whatever
+/// this machine can run. A call that it lacks is Unsupported.
+bool implements(BackendId id, std::string_view operation);
+
 /// Most threads that a call may ask for. One more than cores gains nothing, and OpenMP ends the
 /// process if it cannot start as many as it is told to.
 inline constexpr int kMaxThreads = 1024;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 // Why CMake left the CUDA backend out (cmake/cuda.cmake).
 #ifndef VSA_CUDA_ABSENCE
@@ -69,6 +70,29 @@ std::vector<BackendInfo> backends() {
     all.push_back(table != nullptr ? table->info() : BackendInfo{.id = id, .detail = absence(id)});
   }
   return all;
+}
+
+bool implements(BackendId id, std::string_view operation) {
+  const BackendTable* table = find_backend(id);
+  if (table == nullptr) return false;
+  const std::pair<std::string_view, bool> calls[] = {
+      {"tile", table->tile != nullptr},
+      {"untile", table->untile != nullptr},
+      {"pool", table->pool != nullptr},
+      {"norm_rope_pool", table->norm_rope_pool != nullptr},
+      {"coarse", table->coarse != nullptr},
+      {"select", table->select != nullptr},
+      {"fine", table->fine != nullptr},
+      {"combine", table->combine != nullptr},
+      {"pool_backward", table->pool_backward != nullptr},
+      {"coarse_backward", table->coarse_backward != nullptr},
+      {"fine_backward", table->fine_backward != nullptr},
+      {"combine_backward", table->combine_backward != nullptr},
+      {"attention_forward", table->attention_forward != nullptr},
+      {"attention_backward", table->attention_backward != nullptr},
+  };
+  return std::ranges::any_of(
+      calls, [&](const auto& call) { return call.first == operation && call.second; });
 }
 
 Result<BackendId> backend_from_name(std::string_view wanted) {

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import vsa_torch  # noqa: F401  loads torch.ops.vsa
+
 EPS = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
 
 
@@ -33,3 +35,15 @@ def close():
         assert worst <= bound, f"off by {worst:.3g}, allowed are {bound:.3g}"
 
     return check
+
+
+def pytest_runtest_setup(item):
+    """Tests marked gpu skip where they cannot run, with the reason."""
+    if item.get_closest_marker("gpu") is None:
+        return
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    if not torch.ops.vsa.implements("cuda", "attention_forward"):
+        pytest.skip("vsa_torch was built without the CUDA backend")
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip(f"the CUDA backend is for compute capability 9.0, not {torch.cuda.get_device_capability()}")

@@ -112,7 +112,8 @@ def test_all_run_in_every_round_and_in_turn(library):
     assert order[contestants.WARMUP:] == [("abc", 0), ("bca", 1), ("cab", 0), ("abc", 1)]
 
 
-def test_the_program_writes_rows_that_become_tables(library, capsys, tmp_path):
+def test_the_program_writes_rows_that_become_tables(library, capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastvideo_kernel", None)  # absent, also where it is installed
     status = contestants.main(["--library", os.environ["VSA_LIBRARY"], "--backend", "cpu", "--cases", "kept50/random",
                                "--others", "gemm|dense|fastvideo", "--repeats", "2"])
     assert status == 0
@@ -123,7 +124,7 @@ def test_the_program_writes_rows_that_become_tables(library, capsys, tmp_path):
     assert all(r["repeats"] == 2 for r in rows if "median_ms" in r)
     text = table.tables(*table.read(lines))
     assert "| kept50, random | operator |" in text
-    assert "- fastvideo absent: No module named 'fastvideo_kernel'" in text
+    assert "- fastvideo absent: " in text
 
 
 # --- tables, from a made-up run --------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import vsa_torch
-from vsa_torch import _errors, _registration
+from vsa_torch import _errors, _registration, attention
 
 GRID, TILE = [5, 6, 7], [4, 4, 4]
 
@@ -66,7 +66,17 @@ def test_there_is_a_kernel_for_cuda(name):
     assert torch._C._dispatch_has_kernel_for_dispatch_key(f"vsa::{name}", "CUDA")
 
 
-def test_a_gradient_on_cuda_is_refused_before_anything_runs():
+def test_what_a_build_implements():
+    for call in ("tile", "fine", "attention_forward", "attention_backward", "pool_backward", "coarse_backward",
+                 "fine_backward"):
+        assert torch.ops.vsa.implements("cpu", call)
+    assert not torch.ops.vsa.implements("cpu", "norm_rope_pool") and not torch.ops.vsa.implements("cpu", "Fine")
+    with pytest.raises(ValueError, match="reference, cpu, cuda or hip, got tpu"):
+        torch.ops.vsa.implements("tpu", "fine")
+
+
+def test_a_gradient_that_cuda_lacks_is_refused_before_anything_runs(monkeypatch):
+    monkeypatch.setattr(attention, "_NO_GRADIENT_ON_CUDA", {"video_sparse_attention"})
     with torch._subclasses.FakeTensorMode():  # fake tensors need no GPU
         q = torch.empty(1, 210, 2, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         with pytest.raises(NotImplementedError, match=r"requires_grad: expected False on cuda"):

@@ -8,6 +8,14 @@ from vsa_torch import _checks
 from vsa_torch._errors import call
 from vsa_torch.tiling import extents, num_tiles, topk_from_sparsity
 
+# The calls of libvsa that a gradient takes.
+_BACKWARD = {"video_sparse_attention": ("attention_backward",),
+             "coarse_select": ("coarse_backward", "pool_backward"),
+             "block_sparse_attention": ("fine_backward",)}
+_NO_GRADIENT_ON_CUDA = frozenset(
+    operation for operation, calls in _BACKWARD.items()
+    if not all(torch.ops.vsa.implements("cuda", name) for name in calls))
+
 
 def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, tile_shape=(4, 4, 4),
                            topk=None, sparsity=None, scale=None, prefix=None, gate_fine=None,
@@ -149,9 +157,9 @@ def _side(grid, tile_len, tile_shape):
 def _needs_grad(operation, *tensors):
     """Whether a gradient will be asked for; refused before anything runs where there is no backward."""
     needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    if needs and tensors[0].is_cuda:
-        raise NotImplementedError(f"[{operation}] requires_grad: expected False on cuda, where there is no backward "
-                                  "yet, got True; use torch.no_grad()")
+    if needs and tensors[0].is_cuda and operation in _NO_GRADIENT_ON_CUDA:
+        raise NotImplementedError(f"[{operation}] requires_grad: expected False on cuda, where this build has no "
+                                  "backward, got True; use torch.no_grad()")
     return needs
 
 

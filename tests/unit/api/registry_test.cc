@@ -41,5 +41,17 @@ TEST(Registry, TablesBelongToTheirId) {
             "[x] backend: expected reference, cpu, cuda or hip, got 9");
 }
 
+TEST(Registry, ImplementsWhatTheTableHas) {
+  for (const char* call : {"tile", "untile", "pool", "norm_rope_pool", "coarse", "select", "fine",
+                           "combine", "pool_backward", "coarse_backward", "fine_backward",
+                           "combine_backward", "attention_forward", "attention_backward"}) {
+    EXPECT_TRUE(implements(BackendId::kReference, call)) << call;
+    EXPECT_FALSE(implements(BackendId::kHip, call)) << call;
+  }
+  EXPECT_TRUE(implements(BackendId::kCpu, "attention_backward"));
+  EXPECT_FALSE(implements(BackendId::kCpu, "norm_rope_pool"));
+  EXPECT_FALSE(implements(BackendId::kReference, "attention"));
+}
+
 }  // namespace
 }  // namespace vsa
