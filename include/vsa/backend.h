@@ -27,8 +27,8 @@ struct BackendInfo {
 /// All backends vsa knows, compiled in or not, in the order of BackendId.
 std::vector<BackendInfo> backends();
 
-/// Whether the backend is compiled in and has the call of that name ("fine_backward", say), whatever
-/// this machine can run. A call that it lacks is Unsupported.
+/// Whether the backend is compiled in and has the call of that name ("fine_backward", say),
+/// whatever this machine can run. A call that it lacks is Unsupported.
 bool implements(BackendId id, std::string_view operation);
 
 /// Most threads that a call may ask for. One more than cores gains nothing, and OpenMP ends the
