@@ -10,9 +10,12 @@
 namespace vsa::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kElements = 8;  // of a thread: 16 bytes
-constexpr int kInFlight = 8;  // loads of a thread before the first use
+constexpr int kMaxThreads = 256;
+constexpr int kElements = 8;   // of a thread: 16 bytes
+constexpr int kInFlight = 16;  // loads of a thread before the first use
+// Two CTAs a multiprocessor are enough, and ptxas has to hear that: left alone it saves registers
+// by using each load before it issues the next but one.
+constexpr int kCtas = 2;
 
 template <class T>
 __device__ __forceinline__ void add(const uint4& raw, float (&sum)[kElements]) {
@@ -27,7 +30,8 @@ __device__ __forceinline__ void add(const uint4& raw, float (&sum)[kElements]) {
 
 /// grid: x tiles of all tensors one after the other, y pieces of heads * head_dim, z batch
 template <class T>
-__global__ void __launch_bounds__(kThreads) pool_kernel(const __grid_constant__ PoolParams params) {
+__global__ void __launch_bounds__(kMaxThreads, kCtas)
+    pool_kernel(const __grid_constant__ PoolParams params) {
   __shared__ int32_t positions[kMaxTileRows];
   int tile = static_cast<int>(blockIdx.x);
   int which = 0;
@@ -36,10 +40,10 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const __grid_constant__ 
     ++which;
   }
   const PoolPart& part = params.part[which];
-  tile_positions(part.plan, tile, positions);
   const int len = part.plan.tile_len[tile];
+  tile_positions(part.plan, tile, positions);
 
-  const int piece = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
+  const int piece = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
   const int pieces_per_head = params.head_dim / kElements;
   const int head = piece / pieces_per_head;
   if (head >= part.num_heads) return;
@@ -49,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const __grid_constant__ 
 
   float sum[kElements] = {};
   const auto load = [&](int i) {
-    return __ldg(reinterpret_cast<const uint4*>(x + positions[i] * part.x.seq));
+    return __ldcs(reinterpret_cast<const uint4*>(x + positions[i] * part.x.seq));
   };
   int i = 0;
   for (; i + kInFlight <= len; i += kInFlight) {
@@ -78,10 +82,12 @@ Status run_pool(std::string_view operation, const PoolParams& params, DType dtyp
     heads = std::max<int64_t>(heads, params.part[i].num_heads);
   }
   const int64_t pieces = heads * params.head_dim / kElements;
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles),
-                                       static_cast<unsigned>((pieces + kThreads - 1) / kThreads),
+  // As many threads as divide the pieces evenly, whole warps of them.
+  const int64_t ctas = (pieces + kMaxThreads - 1) / kMaxThreads;
+  const int64_t threads = ((pieces + ctas - 1) / ctas + 31) / 32 * 32;
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(ctas),
                                        static_cast<unsigned>(batch)),
-                          .block = dim3(kThreads),
+                          .block = dim3(static_cast<unsigned>(threads)),
                           .stream = stream};
   return dtype == DType::kBF16 ? launch(operation, pool_kernel<__nv_bfloat16>, shape, params)
                                : launch(operation, pool_kernel<__half>, shape, params);
