@@ -54,6 +54,7 @@ class Forward {
     if (branches_.coarse_out) {
       v_pooled_ = tiles(kv_heads, num_kv_tiles, head_dim);
       coarse_out_ = tiles(num_heads, num_q_tiles, head_dim);
+      coarse_stats_ = take_coarse_stats(workspace_, batch * num_heads * num_q_tiles, num_kv_tiles);
     }
     lut_ = args.lut;
     if (branches_.select && args.lut_out.empty()) {
@@ -114,6 +115,7 @@ class Forward {
                        .kv_len = plans_.kv().tile_len,
                        .scores = rows_of(scores_),
                        .out = rows_of(coarse_out_),
+                       .stats = coarse_stats_,
                        .num_heads = narrow(args_.q.shape[1]),
                        .group_size = narrow(args_.q.shape[1] / args_.k.shape[1]),
                        .num_q_tiles = narrow(q_pooled_.shape[2]),
@@ -181,6 +183,7 @@ class Forward {
   SelectRules rules_;
   std::optional<Schedule> schedule_;
   Tensor q_pooled_, k_pooled_, v_pooled_, scores_, coarse_out_, fine_out_;
+  float2* coarse_stats_ = nullptr;
   Lut selected_;
   ConstLut lut_;
 };

@@ -6,16 +6,18 @@
 #include <string_view>
 
 #include "src/cuda/rows.h"
+#include "src/cuda/workspace.h"
 #include "vsa/stages.h"
 #include "vsa/status.h"
 
 namespace vsa::cuda {
 
 struct CoarseParams {
-  ConstRows q, k, v;      // f32 [B, H, Nq, D], [B, H_kv, Nk, D]
-  const int32_t* kv_len;  // [Nk] valid tokens of each kv tile
-  Rows scores;            // f32 [B, H, Nq, Nk]
-  Rows out;               // f32 [B, H, Nq, D]; data may be null
+  ConstRows q, k, v;        // f32 [B, H, Nq, D], [B, H_kv, Nk, D]
+  const int32_t* kv_len;    // [Nk] valid tokens of each kv tile
+  Rows scores;              // f32 [B, H, Nq, Nk]
+  Rows out;                 // f32 [B, H, Nq, D]; data may be null
+  float2* stats = nullptr;  // what take_coarse_stats gave; null if out.data is
   int32_t num_heads = 0;
   int32_t group_size = 0;
   int32_t num_q_tiles = 0;
@@ -24,6 +26,11 @@ struct CoarseParams {
   float scale = 0.0F;
   CoarseRounding rounding = CoarseRounding::kNone;
 };
+
+/// Memory for what the scores kernel tells the out kernel: maximum and sum of exponentials of every
+/// row in every 64 columns. 1/32 of the scores.
+float2* take_coarse_stats(Carver& workspace, int64_t rows, int64_t num_kv_tiles);
+
 /// Writes scores, each once, and then out from them.
 Status run_coarse(std::string_view operation, const CoarseParams& params, int64_t batch,
                   cudaStream_t stream);

@@ -113,6 +113,10 @@ Status coarse(const Context& context, const CoarseArgs& args) {
     scores = Tensor::bhsd(workspace.take<float>(batch * num_heads * num_q_tiles * num_kv_tiles),
                           DType::kF32, {batch, num_heads, num_q_tiles, num_kv_tiles});
   }
+  float2* stats = nullptr;
+  if (!args.coarse_out.empty()) {
+    stats = take_coarse_stats(workspace, batch * num_heads * num_q_tiles, num_kv_tiles);
+  }
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status("coarse"));
   const DeviceScope device("coarse", "q_pooled", args.q_pooled.data);
@@ -125,6 +129,7 @@ Status coarse(const Context& context, const CoarseArgs& args) {
                      .kv_len = plans.q().tile_len,
                      .scores = rows_of(scores),
                      .out = rows_of(args.coarse_out),
+                     .stats = stats,
                      .num_heads = static_cast<int32_t>(num_heads),
                      .group_size = static_cast<int32_t>(num_heads / args.k_pooled.shape[1]),
                      .num_q_tiles = static_cast<int32_t>(num_q_tiles),
