@@ -1,8 +1,9 @@
 // select: exactly the k best of each row, ascending, by (score descending, index ascending).
 //
-// One warp a row. Four passes of 8 bits each narrow down the k-th largest key (radix select, counts
-// in shared memory); a last pass in index order keeps all keys above it and the first of those
-// equal to it. Counts are integers, so nothing depends on the order of the atomics.
+// One warp a row finds the k-th largest key, then keeps, in index order, all keys above it and the
+// first of those equal to it. A row of up to 2048 tiles is held in registers, and the key found bit
+// by bit; a longer one is read again for each 8 bits (radix select, counts in shared memory).
+// Counts are integers, so nothing depends on the order of the atomics.
 #include <algorithm>
 #include <vector>
 
@@ -22,6 +23,7 @@ __device__ __forceinline__ bool bit_of(const uint32_t* bits, int i) {
   return bits != nullptr && (bits[i / 32] >> (i % 32) & 1U) != 0;
 }
 
+/// A row of scores in memory.
 struct Row {
   const float* scores;
   const uint32_t* forced;
@@ -37,66 +39,139 @@ struct Threshold {
   uint32_t key;
   int of_equal;
 };
-__device__ Threshold find_threshold(const Row& row, int k, uint32_t* bins) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  Threshold found{0, k};
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    for (int i = lane; i < kBins; i += 32) bins[i] = 0;
-    __syncwarp();
-    for (int j = lane; j < row.size; j += 32) {
-      const uint32_t key = row.key(j);
-      const bool candidate = shift == 24 || (key ^ found.key) >> (shift + 8) == 0;
-      if (candidate) atomicAdd(&bins[key >> shift & 255U], 1U);
+
+/// Every key is read from memory whenever it is asked for.
+class LongRow {
+ public:
+  __device__ __forceinline__ LongRow(const Row& row, uint32_t* bins) : row_(row), bins_(bins) {}
+
+  __device__ __forceinline__ int size() const { return row_.size; }
+
+  /// Calls visit(j, key) for this lane's column of every 32.
+  template <class Visit>
+  __device__ __forceinline__ void for_each(const Visit& visit) const {
+    for (int base = 0; base < row_.size; base += 32) {
+      const int j = base + static_cast<int>(threadIdx.x % 32);
+      visit(j, j < row_.size ? row_.key(j) : 0);
     }
-    __syncwarp();
-    // Lane l counts bins 255 - 8 l down to 248 - 8 l: the first lane to reach of_equal has the bin.
-    const int top = kBins - 1 - lane * 8;
-    int mine = 0;
-    for (int i = 0; i < 8; ++i) mine += static_cast<int>(bins[top - i]);
-    int running = mine;
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(kAll, running, step);
-      if (lane >= step) running += other;
-    }
-    const int owner = __ffs(static_cast<int>(__ballot_sync(kAll, running >= found.of_equal))) - 1;
-    int bin = top;
-    int left = found.of_equal - (running - mine);
-    if (lane == owner) {
-      while (left > static_cast<int>(bins[bin])) left -= static_cast<int>(bins[bin--]);
-    }
-    found.key |= static_cast<uint32_t>(__shfl_sync(kAll, bin, owner)) << shift;
-    found.of_equal = __shfl_sync(kAll, left, owner);
-    __syncwarp();
   }
-  return found;
-}
+
+  __device__ Threshold find_threshold(int k) const {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    Threshold found{0, k};
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      for (int i = lane; i < kBins; i += 32) bins_[i] = 0;
+      __syncwarp();
+      for (int j = lane; j < row_.size; j += 32) {
+        const uint32_t key = row_.key(j);
+        const bool candidate = shift == 24 || (key ^ found.key) >> (shift + 8) == 0;
+        if (candidate) atomicAdd(&bins_[key >> shift & 255U], 1U);
+      }
+      __syncwarp();
+      // Lane l counts bins 255 - 8 l down to 248 - 8 l: the first lane to reach of_equal has the
+      // bin.
+      const int top = kBins - 1 - lane * 8;
+      int mine = 0;
+      for (int i = 0; i < 8; ++i) mine += static_cast<int>(bins_[top - i]);
+      int running = mine;
+      for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync(kAll, running, step);
+        if (lane >= step) running += other;
+      }
+      const int owner = __ffs(static_cast<int>(__ballot_sync(kAll, running >= found.of_equal))) - 1;
+      int bin = top;
+      int left = found.of_equal - (running - mine);
+      if (lane == owner) {
+        while (left > static_cast<int>(bins_[bin])) left -= static_cast<int>(bins_[bin--]);
+      }
+      found.key |= static_cast<uint32_t>(__shfl_sync(kAll, bin, owner)) << shift;
+      found.of_equal = __shfl_sync(kAll, left, owner);
+      __syncwarp();
+    }
+    return found;
+  }
+
+ private:
+  const Row& row_;
+  uint32_t* bins_;
+};
+
+/// At most 32 kRegisters keys, read once.
+template <int kRegisters>
+class ShortRow {
+ public:
+  __device__ __forceinline__ explicit ShortRow(const Row& row) : size_(row.size) {
+    for_each([&](int j, uint32_t& key) { key = j < size_ ? row.key(j) : 0; });
+  }
+
+  __device__ __forceinline__ int size() const { return size_; }
+
+  template <class Visit>
+  __device__ __forceinline__ void for_each(const Visit& visit) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+    for (int r = 0; r < kRegisters; ++r) visit(r * 32 + lane, keys_[r]);
+  }
+
+  /// The k-th largest key is the largest that k keys reach. What fills up the registers is 0, which
+  /// is never counted.
+  __device__ __forceinline__ Threshold find_threshold(int k) {
+    uint32_t most = 0;
+    for_each([&](int, uint32_t key) { most = max(most, key); });
+    most = __reduce_max_sync(kAll, most);
+    Threshold found{0, size_};
+#pragma unroll 1
+    for (uint32_t bit = 1U << 31; bit != 0; bit /= 2) {
+      const uint32_t key = found.key | bit;
+      if (key > most) continue;
+      const int count = count_if([key](uint32_t other) { return other >= key; });
+      if (count >= k) found.key = key;
+      if (count == k) return found;  // the k largest are those that reach it, however many equal it
+    }
+    found.of_equal = k - count_if([&](uint32_t other) { return other > found.key; });
+    return found;
+  }
+
+ private:
+  /// Over the whole row.
+  template <class Predicate>
+  __device__ __forceinline__ int count_if(const Predicate& predicate) {
+    unsigned count = 0;
+    for_each([&](int, uint32_t key) { count += predicate(key) ? 1U : 0U; });
+    return static_cast<int>(__reduce_add_sync(kAll, count));
+  }
+
+  int size_;
+  uint32_t keys_[kRegisters];
+};
 
 /// Writes what the row keeps, ascending, and -1 up to the pitch.
-__device__ void write_row(const Row& row, const Threshold& threshold, bool dense,
-                          const SelectParams& p, int64_t row_idx) {
+template <class KeyRow>
+__device__ __forceinline__ void write_row(KeyRow& row, const Threshold& threshold, bool dense,
+                                          const SelectParams& p, int64_t row_idx) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const unsigned before = (1U << lane) - 1;
   int32_t* index = p.lut.index + row_idx * p.lut.dims.pitch;
   int count = 0;
   int equal_left = threshold.of_equal;
-  for (int base = 0; base < row.size; base += 32) {
-    const int j = base + lane;
-    const uint32_t key = j < row.size && !dense ? row.key(j) : 0;
-    const unsigned equal = __ballot_sync(kAll, j < row.size && key == threshold.key);
-    bool kept = j < row.size && (dense || key > threshold.key);
+  row.for_each([&](int j, uint32_t key) {
+    const bool inside = j < row.size();
+    const unsigned equal = __ballot_sync(kAll, inside && key == threshold.key);
+    bool kept = inside && (dense || key > threshold.key);
     if ((equal >> lane & 1U) != 0 && __popc(equal & before) < equal_left) kept = true;
     equal_left -= min(equal_left, __popc(equal));
     const unsigned all_kept = __ballot_sync(kAll, kept);
     if (kept) index[count + __popc(all_kept & before)] = j;
     count += __popc(all_kept);
-  }
+  });
   for (int64_t i = count + lane; i < p.lut.dims.pitch; i += 32) index[i] = -1;
   if (lane == 0) p.lut.count[row_idx] = count;
 }
 
+/// kRegisters: of a lane for keys; 0: none.
+template <int kRegisters>
 __global__ void __launch_bounds__(kWarps * 32)
     select_kernel(const __grid_constant__ SelectParams p) {
-  __shared__ uint32_t bins[kWarps][kBins];
   const int warp = static_cast<int>(threadIdx.x / 32);
   const LutDims& dims = p.lut.dims;
   const int64_t row_idx = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
@@ -104,12 +179,20 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int64_t i = row_idx % dims.num_q_tiles;
   const int64_t h = row_idx / dims.num_q_tiles % dims.num_heads;
   const int64_t b = row_idx / dims.num_q_tiles / dims.num_heads;
-  const Row row{static_cast<const float*>(p.scores.data) + b * p.scores.batch + h * p.scores.head +
-                    i * p.scores.seq,
-                p.forced, p.num_kv_tiles};
+  const Row memory{static_cast<const float*>(p.scores.data) + b * p.scores.batch +
+                       h * p.scores.head + i * p.scores.seq,
+                   p.forced, p.num_kv_tiles};
   const bool dense = p.num_kept >= p.num_kv_tiles || bit_of(p.dense, static_cast<int>(i));
-  const Threshold threshold = dense ? Threshold{0, 0} : find_threshold(row, p.num_kept, bins[warp]);
-  write_row(row, threshold, dense, p, row_idx);
+  const auto select = [&](auto row) {
+    const Threshold threshold = dense ? Threshold{0, 0} : row.find_threshold(p.num_kept);
+    write_row(row, threshold, dense, p, row_idx);
+  };
+  if constexpr (kRegisters == 0) {
+    __shared__ uint32_t bins[kWarps][kBins];
+    select(LongRow(memory, bins[warp]));
+  } else {
+    select(ShortRow<kRegisters>(memory));
+  }
 }
 
 /// One warp a row.
@@ -167,7 +250,13 @@ void SelectRules::apply_to(SelectParams& params) const {
 }
 
 Status run_select(std::string_view operation, const SelectParams& params, cudaStream_t stream) {
-  return launch(operation, select_kernel, rows_shape(params.lut.dims, stream), params);
+  const LaunchShape shape = rows_shape(params.lut.dims, stream);
+  const int32_t size = params.num_kv_tiles;
+  if (size <= 16 * 32) return launch(operation, select_kernel<16>, shape, params);
+  if (size <= 24 * 32) return launch(operation, select_kernel<24>, shape, params);
+  if (size <= 48 * 32) return launch(operation, select_kernel<48>, shape, params);
+  if (size <= 64 * 32) return launch(operation, select_kernel<64>, shape, params);
+  return launch(operation, select_kernel<0>, shape, params);
 }
 
 Status run_copy_lut(std::string_view operation, const ConstLut& from, const Lut& to,
