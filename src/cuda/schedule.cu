@@ -1,6 +1,6 @@
 // Turns rows of a look-up table into schedules of pairs of query blocks (schedule.h): one warp a
-// pair, binary search for what both rows keep, ballots for the order. No atomics: the same lists
-// give the same schedule.
+// pair, both rows as bits in shared memory for what both keep, ballots for the order. The same
+// lists give the same schedule.
 #include "src/cuda/launch.h"
 #include "src/cuda/schedule_build.h"
 
@@ -12,8 +12,9 @@ constexpr unsigned kAll = ~0U;
 
 /// A row of the table, clipped to what is in range.
 struct TileList {
-  const int32_t* index;
-  int32_t count;
+  const int32_t* index = nullptr;
+  int32_t count = 0;
+  const uint32_t* bits = nullptr;  ///< bit t of word t / 32: the row keeps tile t; null: no room
 };
 
 __device__ __forceinline__ TileList row_of(const ScheduleParams& p, int64_t head_idx,
@@ -23,7 +24,22 @@ __device__ __forceinline__ TileList row_of(const ScheduleParams& p, int64_t head
           clamp_to(p.lut.count[row], static_cast<int32_t>(p.lut.dims.pitch))};
 }
 
+/// Sets the list's bits, one warp.
+__device__ __forceinline__ void set_bits(TileList& list, uint32_t* bits, const ScheduleParams& p) {
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  for (int32_t i = lane; i < p.num_words; i += 32) bits[i] = 0;
+  __syncwarp();
+  for (int32_t i = lane; i < list.count; i += 32) {
+    const int32_t tile = __ldg(list.index + i);
+    if (tile >= 0 && tile < p.kv.shape.num_tiles) atomicOr(bits + tile / 32, 1U << (tile % 32));
+  }
+  __syncwarp();
+  list.bits = bits;
+}
+
+/// tile: in range
 __device__ __forceinline__ bool contains(const TileList& list, int32_t tile) {
+  if (list.bits != nullptr) return (list.bits[tile / 32] >> (tile % 32) & 1U) != 0;
   int32_t low = 0;
   int32_t high = list.count;
   while (low < high) {
@@ -50,8 +66,9 @@ class StepWriter {
   /// @return number of steps; `num_entries` grows by what was written
   __device__ __forceinline__ int32_t write(const TileList& list, const TileList& other, Which which,
                                            int32_t& num_entries) {
-    const int32_t num_full = full_blocks(list, other, which, num_entries);
-    return num_full + short_blocks(list, other, which, num_entries);
+    bool any_short = false;
+    const int32_t num_full = full_blocks(list, other, which, num_entries, any_short);
+    return any_short ? num_full + short_blocks(list, other, which, num_entries) : num_full;
   }
 
  private:
@@ -66,14 +83,18 @@ class StepWriter {
   }
 
   __device__ __forceinline__ int32_t full_blocks(const TileList& list, const TileList& other,
-                                                 Which which, int32_t& num_entries) {
+                                                 Which which, int32_t& num_entries,
+                                                 bool& any_short) {
     const int32_t before = num_entries;
     const int32_t per_tile = p_.kv.shape.blocks_per_tile;
+    bool has_short = false;
     for (int32_t base = 0; base < list.count; base += 32) {
       const int32_t tile = picked_tile(list, other, which, base);
       for (int32_t s = 0; s < per_tile; ++s) {
         const int32_t block = tile * per_tile + s;
-        const bool is_full = tile >= 0 && p_.kv.blocks[block].len() == kBlockTokens;
+        const int32_t len = tile >= 0 ? p_.kv.blocks[block].len() : 0;
+        const bool is_full = len == kBlockTokens;
+        has_short = has_short || (len > 0 && !is_full);
         const unsigned full = __ballot_sync(kAll, is_full);
         if (is_full) {
           const int at = __popc(full & ((1U << lane_) - 1));
@@ -82,6 +103,7 @@ class StepWriter {
         num_entries += __popc(full);
       }
     }
+    any_short = __any_sync(kAll, has_short);
     return num_entries - before;
   }
 
@@ -130,9 +152,14 @@ __global__ void __launch_bounds__(kWarps * 32)
   const bool has_second = pair * 2 + 1 < p.q.shape.num_blocks();
 
   const bool same = has_second && tiles[0] == tiles[1];
-  const TileList first = row_of(p, head_idx, tiles[0]);
-  const TileList second =
-      has_second && !same ? row_of(p, head_idx, tiles[1]) : TileList{nullptr, 0};
+  TileList first = row_of(p, head_idx, tiles[0]);
+  TileList second = has_second && !same ? row_of(p, head_idx, tiles[1]) : TileList{};
+  extern __shared__ uint32_t bits[];  // [kWarps][2][num_words]
+  if (!same && p.num_words > 0) {
+    uint32_t* mine = bits + threadIdx.x / 32 * 2 * p.num_words;
+    set_bits(first, mine, p);
+    set_bits(second, mine + p.num_words, p);
+  }
 
   // The three lists: common, only in the first row, only in the second. One loop, so that the body
   // is compiled once.
@@ -169,6 +196,10 @@ __global__ void __launch_bounds__(kWarps * 32)
 Status Schedule::build(std::string_view operation, const PlanTables& plans, const ConstLut& lut,
                        cudaStream_t stream) const {
   VSA_TRY(status(operation));
+  // Rows as bits, if those of all warps fit into the shared memory that needs no asking.
+  const int64_t num_words = (int64_t{plans.kv().shape.num_tiles} + 31) / 32;
+  const int64_t smem_bytes = kWarps * 2 * num_words * static_cast<int64_t>(sizeof(uint32_t));
+  const bool fits = smem_bytes <= (48 << 10);
   const ScheduleParams params{.lut = lut,
                               .q = plans.q(),
                               .kv = plans.kv(),
@@ -176,10 +207,15 @@ Status Schedule::build(std::string_view operation, const PlanTables& plans, cons
                               .entries = entries_,
                               .entry_pitch = entry_pitch_,
                               .num_pairs = static_cast<uint32_t>(num_pairs_),
-                              .num_items = static_cast<uint32_t>(num_items_)};
+                              .num_items = static_cast<uint32_t>(num_items_),
+                              .num_words = fits ? static_cast<int32_t>(num_words) : 0};
   const auto ctas = static_cast<unsigned>((num_items_ + kWarps - 1) / kWarps);
   return launch(operation, schedule_kernel,
-                {.grid = dim3(ctas), .block = dim3(kWarps * 32), .stream = stream}, params);
+                {.grid = dim3(ctas),
+                 .block = dim3(kWarps * 32),
+                 .smem_bytes = fits ? static_cast<int>(smem_bytes) : 0,
+                 .stream = stream},
+                params);
 }
 
 }  // namespace vsa::cuda
