@@ -1,0 +1,176 @@
+// Numbers of tiles and heads at which the kernels of the small stages branch.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/gpu/cases.h"
+#include "tests/support/compare.h"
+#include "tests/support/magnitude.h"
+
+namespace vsa::test::gpu {
+namespace {
+
+TilePlan row_of_tiles(int64_t num_tiles) { return grid_plan({1, 1, num_tiles}, {1, 1, 1}); }
+
+// --- select: 512, 768, 1536 and 2048 tiles fill the registers of one of its kernels
+// ----------------
+
+class GpuSelectSizes : public testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Tiles, GpuSelectSizes,
+                         testing::Values(1, 2, 31, 32, 33, 511, 512, 513, 768, 769, 1440, 1536,
+                                         1537, 2048, 2049, 4097));
+
+/// Rows of the given scores, repeated until there are 5 of them.
+void expect_same_selection(const TestTensor& scores) {
+  const int64_t most = scores.dims().head_dim;
+  const std::vector<int32_t> forced{0, static_cast<int32_t>(most - 1)};
+  const std::vector<int32_t> dense{2};
+  for (const int64_t topk : {int64_t{1}, most / 8 + 1, most - most / 3, most}) {
+    SCOPED_TRACE(topk);
+    for (const SelectOptions& options :
+         {SelectOptions{.topk = topk}, SelectOptions{.topk = topk,
+                                       .forced_columns = std::span(forced).first(most > 1 ? 2 : 1),
+                                       .dense_rows = dense}}) {
+      EXPECT_TRUE(same_lut(gpu::run_select(scores, options).view(),
+                           test::run_select(kReference, scores, options).view()));
+    }
+  }
+}
+
+TEST_P(GpuSelectSizes, DistinctScores) {
+  VSA_NEEDS_GPU;
+  expect_same_selection(normal_tensor(DType::kF32, {1, 2, 5, GetParam()}, 6));
+}
+
+/// Few values, so that the last kept is one of many; rows of one value, of NaN, of -inf.
+TEST_P(GpuSelectSizes, TiesAndNan) {
+  VSA_NEEDS_GPU;
+  const double inf = std::numeric_limits<double>::infinity();
+  const double special[] = {0.0, -0.0, 0.5, -1.0, 0.5, -inf, std::nan(""), inf, 0.5, -1e-40, 1e-40};
+  TestTensor scores(DType::kF32, {1, 1, 5, GetParam()});
+  for (int64_t j = 0; j < GetParam(); ++j) {
+    scores.set(0, 0, 0, j, special[static_cast<size_t>(j * j + j / 7) % std::size(special)]);
+    scores.set(0, 0, 1, j, -3.25);
+    scores.set(0, 0, 2, j, std::nan(""));
+    scores.set(0, 0, 3, j, j % 5 == 0 ? std::nan("") : -inf);
+    scores.set(0, 0, 4, j, j % 2 == 0 ? 1.0 : std::nextafter(1.0F, 2.0F));
+  }
+  expect_same_selection(scores);
+}
+
+// --- coarse: CTAs of 64 columns, 32, 64 or 128 rows; rows of scores at any multiple of 4 bytes
+// ------
+
+struct CoarseSize {
+  int64_t q_tiles, kv_tiles, head_dim;
+  Heads heads() const { return {1, 2, 1, head_dim}; }
+};
+
+class GpuCoarseSizes : public testing::TestWithParam<CoarseSize> {};
+INSTANTIATE_TEST_SUITE_P(Tiles, GpuCoarseSizes,
+                         testing::Values(CoarseSize{1, 1, 128}, CoarseSize{1, 64, 64},
+                                         CoarseSize{31, 65, 64}, CoarseSize{33, 63, 128},
+                                         CoarseSize{64, 128, 128}, CoarseSize{65, 127, 128},
+                                         CoarseSize{129, 514, 64}, CoarseSize{700, 1441, 128},
+                                         CoarseSize{1443, 96, 64}));
+
+TEST_P(GpuCoarseSizes, AsTheReference) {
+  VSA_NEEDS_GPU;
+  const CoarseSize& size = GetParam();
+  const Qkv in{.q = normal_tensor(DType::kF32, {1, 2, size.q_tiles, size.head_dim}, 1),
+               .k = normal_tensor(DType::kF32, {1, 1, size.kv_tiles, size.head_dim}, 2),
+               .v = normal_tensor(DType::kF32, {1, 1, size.kv_tiles, size.head_dim}, 3),
+               .q_plan = row_of_tiles(size.q_tiles),
+               .kv_plan = row_of_tiles(size.kv_tiles)};
+  const CoarseResult got = gpu::run_coarse(in);
+  const Qkv wide = as_f64(in);
+  const CoarseResult want =
+      test::run_coarse(kReference, wide.q, wide.k, wide.v, wide.kv_plan, wide.scale);
+  const CoarseTolerance tolerance = coarse_tolerance(in);
+  expect_close(got.scores, want.scores, tolerance.scores);
+  expect_close(got.out, want.out, tolerance.out);
+}
+
+TEST_P(GpuCoarseSizes, RoundedAsFastVideo) {
+  VSA_NEEDS_GPU;
+  const CoarseSize& size = GetParam();
+  const Qkv in{.q = few_bits_tensor(DType::kF32, {1, 2, size.q_tiles, size.head_dim}, 1),
+               .k = few_bits_tensor(DType::kF32, {1, 1, size.kv_tiles, size.head_dim}, 2),
+               .v = normal_tensor(DType::kF32, {1, 1, size.kv_tiles, size.head_dim}, 3),
+               .q_plan = row_of_tiles(size.q_tiles),
+               .kv_plan = row_of_tiles(size.kv_tiles)};
+  const CoarseResult got = gpu::run_coarse(in, CoarseRounding::kBf16);
+  const Qkv wide = as_f64(in);
+  const CoarseResult want = test::run_coarse(kReference, wide.q, wide.k, wide.v, wide.kv_plan,
+                                             wide.scale, CoarseRounding::kBf16);
+  expect_close(got.scores, want.scores, exact());
+  expect_close(got.out, want.out, rounded_coarse_out_tolerance(in));
+}
+
+/// Scores far apart: all but one of a row's 64 columns underflow, and whole groups of 64 do.
+TEST(GpuCoarse, LargeScores) {
+  VSA_NEEDS_GPU;
+  Qkv in{.q = normal_tensor(DType::kF32, {1, 1, 70, 64}, 1),
+         .k = normal_tensor(DType::kF32, {1, 1, 200, 64}, 2),
+         .v = normal_tensor(DType::kF32, {1, 1, 200, 64}, 3),
+         .q_plan = row_of_tiles(70),
+         .kv_plan = row_of_tiles(200)};
+  in.scale = 30.0F;
+  const CoarseResult got = gpu::run_coarse(in);
+  const Qkv wide = as_f64(in);
+  const CoarseResult want =
+      test::run_coarse(kReference, wide.q, wide.k, wide.v, wide.kv_plan, wide.scale);
+  const CoarseTolerance tolerance = coarse_tolerance(in);
+  expect_close(got.scores, want.scores, tolerance.scores);
+  expect_close(got.out, want.out, tolerance.out);
+}
+
+// --- pool: threads of a CTA follow the number of heads
+// ----------------------------------------------
+
+class GpuPoolHeads : public testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Heads, GpuPoolHeads, testing::Values(1, 3, 12, 16, 17, 40));
+
+TEST_P(GpuPoolHeads, AsTheReference) {
+  VSA_NEEDS_GPU;
+  const TilePlan plan = grid_plan({5, 6, 9}, {4, 4, 4});  // 1 to 64 tokens a tile
+  for (const int64_t head_dim : {64, 128}) {
+    const TestTensor x =
+        token_tensor(DType::kBF16, {1, GetParam(), GetParam(), head_dim}, plan, 1, Order::kSliced);
+    expect_close(gpu::run_pool(x, plan), test::run_pool(kReference, x.as(DType::kF64), plan),
+                 pool_tolerance(x, plan));
+  }
+}
+
+// --- schedule: rows as bits up to 24576 kv tiles, searched beyond
+// -----------------------------------
+
+TEST(GpuSchedule, AnyNumberOfKvTiles) {
+  VSA_NEEDS_GPU;
+  const Heads heads{1, 1, 1, 64};
+  for (const int64_t num_kv_tiles : {1, 24576, 24577}) {
+    SCOPED_TRACE(num_kv_tiles);
+    const TilePlan q_plan = row_of_tiles(9);
+    const TilePlan kv_plan = row_of_tiles(num_kv_tiles);
+    const Qkv in = make_qkv(DType::kBF16, heads, q_plan, kv_plan, 1);
+    // Neighbours share every second of their tiles.
+    const int64_t pitch = std::min<int64_t>(num_kv_tiles, 100);
+    LutBuffer table({.batch = 1, .num_heads = 1, .num_q_tiles = 9, .pitch = pitch});
+    for (int64_t row = 0; row < 9; ++row) {
+      table.view().count[row] = static_cast<int32_t>(pitch);
+      for (int64_t i = 0; i < pitch; ++i) {
+        const int64_t step = num_kv_tiles / pitch;
+        table.view().index[row * pitch + i] =
+            static_cast<int32_t>(i * step + (i % 2 == 0 || step == 1 ? 0 : row + 1));
+      }
+    }
+    const FineResult got = gpu::run_fine(in, table.view());
+    const FineResult want = test::run_fine(kReference, as_f64(in), table.view());
+    const FineTolerance tolerance = fine_tolerance(in, table.view());
+    expect_close(got.out, want.out, tolerance.out);
+    expect_close(got.lse, want.lse, tolerance.lse);
+  }
+}
+
+}  // namespace
+}  // namespace vsa::test::gpu
