@@ -217,8 +217,9 @@ class WanTransformer(nn.Module):
         return y.permute(0, 7, 1, 4, 2, 5, 3, 6).flatten(6, 7).flatten(4, 5).flatten(2, 3)
 
 
-def initialise(model: WanTransformer) -> None:
-    """Wan's start for training: Xavier linears, small embedders, the output and the gates zero."""
+def initialise(model: nn.Module) -> None:
+    """Wan's start for training: Xavier linears, small embedders, the output and the gates zero. For this class and
+    for that of diffusers, whose modules have the same names."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
@@ -229,5 +230,6 @@ def initialise(model: WanTransformer) -> None:
         nn.init.normal_(mlp.linear_1.weight, std=0.02)
         nn.init.normal_(mlp.linear_2.weight, std=0.02)
     nn.init.zeros_(model.proj_out.weight)
-    for block in model.blocks:
-        nn.init.zeros_(block.to_gate_compress.weight)
+    for name, module in model.named_modules():
+        if name.endswith("to_gate_compress"):
+            nn.init.zeros_(module.weight)

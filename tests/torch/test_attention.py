@@ -119,6 +119,19 @@ def test_autocast_casts_as_for_dense_attention(make):
         query.bfloat16(), key.bfloat16(), value.bfloat16(), grid=GRID, topk=3))
 
 
+def test_T42_what_is_kept_for_backward(make):
+    """Beyond the inputs: the fine branch's output, lse and the list; nothing of S x S, no copy in tile order."""
+    inputs = [make(1, TOKENS, 2, 16, requires_grad=True) for _ in range(4)]
+    kept = {}
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.setdefault(t.data_ptr(), t), lambda t: t):
+        vsa_torch.video_sparse_attention(*inputs, grid=GRID, topk=3)
+    own = {t.data_ptr() for t in inputs}
+    assert own <= set(kept)
+    others = [t for pointer, t in kept.items() if pointer not in own]
+    tiles = 8
+    assert sum(t.nbytes for t in others) == inputs[0].nbytes + 4 * 2 * (TOKENS + tiles * 3 + tiles)
+
+
 def test_lse_has_no_gradient(make):
     inputs = [make(1, TOKENS, 1, 8, requires_grad=True) for _ in range(3)]
     _, lse = vsa_torch.video_sparse_attention(*inputs, grid=GRID, topk=3, return_lse=True)

@@ -113,6 +113,46 @@ def test_gates_of_the_folder_it_came_from_are_found(model, tmp_path):
     assert enable_vsa(loaded, topk=2, gates=tmp_path).num_gates == LAYERS
 
 
+def download(tmp_path, monkeypatch, model, folders):
+    """A repository org/wan in the cache of downloads, with the model and its gates in every folder."""
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--org--wan"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs/main").write_text("0" * 40)
+    for folder in folders:
+        place = repository / "snapshots" / ("0" * 40) / folder
+        model.save_pretrained(place)
+        file = next(place.glob("*.safetensors"))
+        save_file(load_file(file) | gate_weights(), file)
+    return WanTransformer3DModel.from_pretrained("org/wan", subfolder=folders[0], cache_dir=tmp_path,
+                                                 local_files_only=True)
+
+
+def test_R19_gates_of_a_download_are_found(model, tmp_path, monkeypatch):
+    pytest.importorskip("accelerate")
+    loaded = download(tmp_path, monkeypatch, model, ["transformer"])
+    assert loaded.config._name_or_path == "org/wan"
+    assert enable_vsa(loaded, topk=2).num_gates == LAYERS
+    assert enable_vsa(loaded, topk=2, gates=None).num_gates == 0
+
+
+def test_gates_of_two_transformers_in_one_download_are_not_guessed(model, tmp_path, monkeypatch):
+    pytest.importorskip("accelerate")
+    loaded = download(tmp_path, monkeypatch, model, ["transformer", "transformer_2"])
+    with pytest.raises(ValueError, match="expected to_gate_compress in one folder of org/wan, got transformer and tr"):
+        enable_vsa(loaded, topk=2)
+
+
+def test_a_download_that_is_gone_is_told(model, tmp_path, monkeypatch):
+    pytest.importorskip("accelerate")
+    loaded = download(tmp_path, monkeypatch, model, ["transformer"])
+    (tmp_path / "models--org--wan").rename(tmp_path / "elsewhere")
+    with pytest.warns(UserWarning, match="org/wan is neither a local folder nor in the cache of downloads"):
+        assert enable_vsa(loaded, topk=2).num_gates == 0
+
+
 def test_a_model_with_gates_is_not_made_dense_unasked(model):
     enable_vsa(model, topk=2, gates=gate_weights())
     with pytest.raises(ValueError, match="drop_gates"):

@@ -30,7 +30,8 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
     dense_layers    these layers keep all tiles in every step
     schedule        sparsity by step: a sequence, whose last value holds on, or a function of the step
     gates           the weights to_gate_compress of a checkpoint that was trained with VSA: "auto" (from
-                    the local folder the transformer came from, if it has them), a folder or file of
+                    the local folder or the download that the transformer came from, if it has them; main's, in
+                    the default cache), a folder or file of
                     safetensors, a state dict, or None: without, even if the checkpoint has some. Names
                     are FastVideo's (blocks.N.to_gate_compress) or diffusers'
                     (blocks.N.attn1.to_gate_compress); all layers have one, or none

@@ -44,13 +44,33 @@ def attach(transformer, weights):
 
 
 def _from_origin(transformer, tile_shape):
-    """From the folder that from_pretrained read; diffusers drops tensors that its model does not know."""
+    """From the files that from_pretrained read; diffusers drops tensors that its model does not know."""
     origin = transformer.config.get("_name_or_path") or ""
-    if origin and not Path(origin).is_dir():
-        warnings.warn(f"[enable_vsa] gates: {origin} is no local folder, so it was not searched for "
-                      "to_gate_compress; pass gates= if the checkpoint was trained with VSA", stacklevel=3)
+    if not origin:
         return {}
-    return _checked(_from_path(Path(origin), tile_shape), transformer) if origin else {}
+    folders = [Path(origin)] if Path(origin).is_dir() else _from_hub_cache(origin)
+    if not folders:
+        warnings.warn(f"[enable_vsa] gates: {origin} is neither a local folder nor in the cache of downloads, so it was "
+                      "not searched for to_gate_compress; pass gates= if the checkpoint was trained with VSA",
+                      stacklevel=4)
+    found = {folder: weights for folder in folders if (weights := _from_path(folder, tile_shape))}
+    if len(found) > 1:
+        names = " and ".join(folder.name for folder in found)
+        raise ValueError(f"[enable_vsa] gates: expected to_gate_compress in one folder of {origin}, got {names}; pass "
+                         "gates= with the folder of this transformer")
+    return _checked(next(iter(found.values()), {}), transformer)
+
+
+def _from_hub_cache(repository):
+    """The folders with safetensors that were downloaded of a repository; nothing is downloaded here."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        snapshot = Path(snapshot_download(repository, local_files_only=True))
+    except (HFValidationError, LocalEntryNotFoundError):
+        return []
+    return sorted({file.parent for file in snapshot.glob("**/*.safetensors")})
 
 
 def _from_path(path, tile_shape):

@@ -1,0 +1,122 @@
+"""What an experiment's runs show: results.json, table.md and loss.png in its folder.
+
+    python -m training.dit.report runs/experiment
+"""
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+
+LAST_SHARE = 0.05  # of a run's log lines make up its final training loss
+SMOOTHED = 5  # log lines in the running mean of a curve
+
+
+def arm_of(settings: dict) -> str:
+    return "dense" if settings["attention"] == "dense" else f"VSA {settings['sparsity']:.1%}"
+
+
+def read(work: Path) -> list[dict]:
+    """One entry a finished run, with its curve."""
+    found = []
+    for log in sorted(work.glob("*/log.jsonl")):
+        header, *lines = (json.loads(line) for line in log.read_text().splitlines())
+        steps, final = [line for line in lines if "step" in line], [line for line in lines if "final_step" in line]
+        if not final:
+            print(f"{log.parent.name}: left out, it is not finished", file=sys.stderr)
+            continue
+        settings, last = header["settings"], steps[-1]
+        tail = [line["loss"] for line in steps[-max(1, round(LAST_SHARE * len(steps))):]]
+        # The later half: at the target sparsity, and without the first steps' compilation.
+        pace = statistics.median(line["ms_per_step"] for line in steps[len(steps) // 2:])
+        found.append({"size": settings["size"], "arm": arm_of(settings), "seed": settings["seed"],
+                      "parameters": header["parameters"], "tokens": header["tokens"], "steps": settings["steps"],
+                      "batch": settings["batch"], "device": header["device"],
+                      "evaluation_loss": final[-1]["evaluation_loss"], "training_loss": statistics.mean(tail),
+                      "seconds": last["seconds"], "ms_per_step": pace, "training_flops": last["training_flops"],
+                      "attention_flops": last["attention_flops"], "peak_memory_mib": last.get("peak_memory_mib"),
+                      "curve": [(line["step"], line["training_flops"], line["loss"]) for line in steps]})
+    return found
+
+
+def groups(results: list[dict]) -> dict[tuple[str, str], list[dict]]:
+    """Runs that differ in the seed alone, by size and arm; dense comes first."""
+    ordered = sorted(results, key=lambda r: (r["size"], r["arm"] != "dense", r["arm"], r["seed"]))
+    grouped: dict[tuple[str, str], list[dict]] = {}
+    for result in ordered:
+        grouped.setdefault((result["size"], result["arm"]), []).append(result)
+    return grouped
+
+
+def spread(values: list[float]) -> str:
+    """Mean, and the standard deviation where there are several."""
+    text = f"{statistics.mean(values):.5f}"
+    return text if len(values) < 2 else f"{text} ± {statistics.stdev(values):.5f}"
+
+
+def table(results: list[dict]) -> str:
+    lines = ["| size | attention | seeds | parameters | loss, held-out videos | to dense, same seeds | loss, training | "
+             "training FLOPs / 1e15 | of them attention | to dense | ms a step | seconds | MiB |", "|---" * 13 + "|"]
+    grouped = groups(results)
+    for (size, arm), runs in grouped.items():
+        dense = {run["seed"]: run for run in grouped.get((size, "dense"), [])}
+        pairs = [(run, dense[run["seed"]]) for run in runs if run["seed"] in dense]
+        ratios = [run["evaluation_loss"] / other["evaluation_loss"] for run, other in pairs]
+        fewer = f"{pairs[0][1]['training_flops'] / pairs[0][0]['training_flops']:.2f} x fewer" if pairs else ""
+        first = runs[0]
+        memory = [run["peak_memory_mib"] for run in runs if run["peak_memory_mib"] is not None]
+        cells = [size, arm, len(runs), f"{first['parameters'] / 1e6:.1f} M",
+                 spread([run["evaluation_loss"] for run in runs]), spread(ratios) if ratios else "",
+                 spread([run["training_loss"] for run in runs]), f"{first['training_flops'] / 1e15:.3f}",
+                 f"{first['attention_flops'] / 1e15:.3f}", fewer,
+                 f"{statistics.median(run['ms_per_step'] for run in runs):.1f}",
+                 f"{statistics.median(run['seconds'] for run in runs):.0f}", max(memory) if memory else ""]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def plot(results: list[dict], path: Path) -> None:
+    """A column a size: the loss over steps above, over training FLOPs below; a line a run, a colour an arm."""
+    sizes = sorted({result["size"] for result in results})
+    arms = list(dict.fromkeys(arm for _, arm in groups(results)))
+    figure, axes = plt.subplots(2, len(sizes), figsize=(6 * len(sizes), 8), layout="constrained", squeeze=False)
+    for column, size in enumerate(sizes):
+        for result in (r for r in results if r["size"] == size):
+            steps, operations, losses = np.array(result["curve"]).T
+            window = min(SMOOTHED, len(losses))
+            mean = np.convolve(losses, np.ones(window) / window, "valid")
+            arm = arms.index(result["arm"])
+            first = not any(r["size"] == size and r["arm"] == result["arm"] and r["seed"] < result["seed"]
+                            for r in results)
+            for row, x in enumerate((steps, operations)):
+                axes[row][column].plot(x[window - 1:], mean, color=f"C{arm}", linewidth=1,
+                                       label=result["arm"] if first else None)
+        axes[0][column].set_title(f"{size}, {results[0]['tokens']} tokens")
+        for row, name in enumerate(("step", "training FLOPs")):
+            axes[row][column].set(xlabel=name, ylabel="loss", yscale="log")
+            axes[row][column].legend()
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def write(work: Path) -> None:
+    results = read(work)
+    if not results:
+        raise SystemExit(f"[report] {work}: expected finished runs, got none")
+    plot(results, work / "loss.png")
+    text = table(results)
+    (work / "table.md").write_text(text)
+    without_curves = [{name: value for name, value in run.items() if name != "curve"} for run in results]
+    (work / "results.json").write_text(json.dumps(without_curves, indent=1) + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
