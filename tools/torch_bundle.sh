@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gathers what a machine with a GPU and PyTorch needs to run tests/torch without building: the package vsa_torch,
-# the shared libraries it was linked with, the tests, and tools/torch_run.sh, into <build>/bundle.
+# Gathers what a machine with a GPU and PyTorch needs to run tests/torch and training/dit without building: the package
+# vsa_torch, the shared libraries it was linked with, the tests, and tools/torch_run.sh, into <build>/bundle.
 # The build is one of the preset torch with -DVSA_CUDA=ON.
 # usage: tools/torch_bundle.sh [build directory]
 set -eu
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 build=${1:-build-torch}
 bundle=$build/bundle
 rm -rf "$bundle"
-mkdir -p "$bundle/lib" "$bundle/bench" "$bundle/docs" "$bundle/examples" "$bundle/tests"
+mkdir -p "$bundle/lib" "$bundle/bench" "$bundle/docs" "$bundle/examples" "$bundle/tests" "$bundle/models/wan-toy"
 cmake --install "$build" --component vsa_torch --prefix "$bundle/site" >/dev/null
 strip "$bundle/site/vsa_torch/_vsa_ops.so"
 cp -L "$build/src/libvsa.so" tools/torch_run.sh pyproject.toml "$bundle/"
@@ -16,6 +16,8 @@ cp -r tests/torch "$bundle/tests/"
 cp -r examples/torch "$bundle/examples/"
 cp -r bench/gpu "$bundle/bench/"
 cp docs/performance.md "$bundle/docs/"
+cp -r training "$bundle/" && rm -r "$bundle/training/results"
+cp -r models/wan-toy/tokenizer "$bundle/models/wan-toy/"
 git describe --always --dirty > "$bundle/COMMIT"
 # All but the C and C++ libraries, which the machine's PyTorch needs as new as they are there.
 ldd "$bundle/libvsa.so" | awk '/=> \// { print $3 }' | grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc..|libgcc_s)\.so' |

@@ -247,3 +247,23 @@ def test_an_experiment_keeps_to_its_budget_and_reports(tmp_path, capsys):
     assert len(json.loads((tmp_path / "results.json").read_text())) == 4
     with pytest.raises(ValueError, match="arms: expected dense or vsa with a sparsity"):
         experiment.main([*arguments, "--minutes", "1", "--seeds", "9", "--arms", "sparse"])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("attention, compiled", [("dense", False), ("vsa", False), ("vsa", True)])
+def test_on_a_gpu_in_bfloat16(tmp_path, attention, compiled):
+    """Weights stay fp32, and a resumed run follows the straight one: to rounding, as PyTorch's own attention to the
+    text adds gradients in no fixed order."""
+    if attention == "vsa" and not torch.ops.vsa.implements("cuda", "attention_backward"):
+        pytest.skip("no backward of video_sparse_attention on CUDA")
+    settings = dataclasses.replace(TINY, size="10m", patch=(2, 4, 4), attention=attention)
+    straight, first, second = (Trainer(settings, TOKENIZER, videos.Procedural(settings), Workers("cuda"),
+                                       compiled=compiled) for _ in range(3))
+    expected = losses(straight, 6)
+    losses(first, 3)
+    first.save(tmp_path / "checkpoint.pt")
+    second.load(tmp_path / "checkpoint.pt")
+    assert losses(second, 3) == pytest.approx(expected[3:], rel=1e-2)
+    assert expected[-1] < expected[0] and math.isfinite(second.evaluate(2, 0.5))
+    assert all(p.dtype == torch.float32 for p in second.weights().values())
