@@ -13,11 +13,11 @@ def described(tensor):
 
 
 def like_query(operation, name, tensor, query, shape):
-    """`tensor` has the dtype and the device of query, and that shape (None: any extent)."""
-    wanted = ",".join("any" if extent is None else str(extent) for extent in shape)
-    fits = tensor.dim() == len(shape) and all(
-        want is None or have == want for have, want in zip(tensor.shape, shape))
+    """`tensor` has the dtype and the device of query, and that shape (a tuple; None: any extent)."""
+    fits = tensor.shape == shape or tensor.dim() == len(shape) and all(
+        [want is None or have == want for have, want in zip(tensor.shape, shape)])
     if not fits or tensor.dtype != query.dtype or tensor.device != query.device:
+        wanted = ",".join("any" if extent is None else str(extent) for extent in shape)
         raise ValueError(
             f"[{operation}] {name}: expected {str(query.dtype).removeprefix('torch.')} [{wanted}] on "
             f"{query.device}, got {described(tensor)}")
