@@ -69,7 +69,7 @@ def table(results: list[dict]) -> str:
         dense = {run["seed"]: run for run in grouped.get((size, "dense"), [])}
         pairs = [(run, dense[run["seed"]]) for run in runs if run["seed"] in dense]
         ratios = [run["evaluation_loss"] / other["evaluation_loss"] for run, other in pairs]
-        fewer = f"{pairs[0][1]['training_flops'] / pairs[0][0]['training_flops']:.2f} x fewer" if pairs else ""
+        fewer = f"{pairs[0][1]['training_flops'] / pairs[0][0]['training_flops']:.2f} x fewer" if pairs and arm != "dense" else ""
         first = runs[0]
         memory = [run["peak_memory_mib"] for run in runs if run["peak_memory_mib"] is not None]
         cells = [size, arm, len(runs), f"{first['parameters'] / 1e6:.1f} M",
