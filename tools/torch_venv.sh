@@ -21,6 +21,7 @@ if ! cmp -s "$wanted" "$folder/installed.txt"; then
   python3 -m venv "$folder" >"$log" 2>&1 &&
     timeout 1200 "$folder/bin/pip" install --no-cache-dir --disable-pip-version-check -r "$wanted" >>"$log" 2>&1 ||
     fail "$(tail -n 1 "$log")"
+  "$folder/bin/python" -c 'import torch, pytest, diffusers' >>"$log" 2>&1 || fail "$(tail -n 1 "$log")"
   cp "$wanted" "$folder/installed.txt"
 fi
 echo "$folder/bin/python"
