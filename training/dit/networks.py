@@ -38,7 +38,10 @@ class Networks(nn.Module):
             enable_vsa(self.transformer, gates=gates, tile_shape=settings.tile_shape,
                        schedule=lambda step: self.sparsity)
 
-    def compile_blocks(self) -> None:
+    def compile_blocks(self, num_levels: int) -> None:
+        """All blocks share a graph for every level of sparsity, with gradients and without."""
+        torch._dynamo.reset()  # graphs of an earlier run would count towards the limit
+        torch._dynamo.config.recompile_limit = max(8, 4 * num_levels)
         for block in self.transformer.blocks:
             block.compile()
 

@@ -39,7 +39,7 @@ class Trainer:
         if recompute:
             self.networks.transformer.enable_gradient_checkpointing()
         if compiled:
-            self.networks.compile_blocks()
+            self.networks.compile_blocks(len(self.flops))
         if workers.count > 1:
             for block in self.networks.transformer.blocks:
                 fully_shard(block)
