@@ -152,6 +152,7 @@ def test_the_sparse_model_is_that_of_the_cpu(wan, close):
     report = enable_vsa(model, topk=2, gates=gate_weights(1.0))
     out = model(**inputs)[0].cpu()
     assert report.num_gates == 2 and [row.kept for row in report.rows] == [0.25] * 2
+    assert all(0 < row.seconds < 10 for row in report.rows) and " s" in str(report)
     cpu_inputs = {name: t.cpu().float() if isinstance(t, torch.Tensor) and t.is_floating_point() else
                   t.cpu() if isinstance(t, torch.Tensor) else t for name, t in inputs.items()}
     want = model.cpu().float()(**cpu_inputs)[0]

@@ -1,6 +1,35 @@
 """What ran in a model with VSA: the route, the kept share and the time of every layer and step."""
 
+import time
 from dataclasses import dataclass, field
+
+import torch
+
+
+class Stopwatch:
+    """Time from its making to stop(). A GPU runs behind the host, so there its own clock counts, and whoever asks for
+    the seconds waits for it. Inside the capture of a CUDA graph there is no time to take."""
+
+    def __init__(self, device):
+        self._events = self._start = self._seconds = None
+        if device.type != "cuda":
+            self._start = time.perf_counter()
+        elif not torch.cuda.is_current_stream_capturing():
+            self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            self._events[0].record()
+
+    def stop(self):
+        if self._start is not None:
+            self._seconds = time.perf_counter() - self._start
+        elif self._events is not None:
+            self._events[1].record()
+
+    @property
+    def seconds(self):
+        if self._events is not None:
+            self._events[1].synchronize()
+            self._seconds, self._events = self._events[0].elapsed_time(self._events[1]) / 1000, None
+        return self._seconds
 
 
 @dataclass(frozen=True)
@@ -11,7 +40,12 @@ class Row:
     layer: int
     route: str  # "vsa", or "dense": all tiles
     kept: float  # pairs of tiles that the fine stage computed, of all
-    seconds: float | None  # of the attention with its projections; None on a GPU, which runs behind
+    time: Stopwatch = field(repr=False)
+
+    @property
+    def seconds(self):
+        """Of the attention with its projections; None if it was captured into a CUDA graph."""
+        return self.time.seconds
 
 
 @dataclass

@@ -1,11 +1,11 @@
 """Wan's self-attention with VSA between the projections."""
 
-import time
 from dataclasses import dataclass, field
 
 import torch
 
 from vsa_torch.attention import video_sparse_attention
+from vsa_torch.diffusers._report import Stopwatch
 from vsa_torch.tiling import num_tiles, topk_from_sparsity
 
 
@@ -91,10 +91,10 @@ class VsaWanProcessor:
                              "one of a block alone")
         if torch.compiler.is_compiling():
             return self.attend(attn, hidden_states, rotary_emb)
-        start = time.perf_counter()
+        stopwatch = Stopwatch(hidden_states.device)
         out = self.attend(attn, hidden_states, rotary_emb)
-        seconds = time.perf_counter() - start if out.device.type == "cpu" else None
-        self.report.add(step=self.plan.step, layer=self.layer, kept=self.kept / self.tiles, seconds=seconds,
+        stopwatch.stop()
+        self.report.add(step=self.plan.step, layer=self.layer, kept=self.kept / self.tiles, time=stopwatch,
                         route="dense" if self.kept == self.tiles else "vsa")
         return out
 
