@@ -17,7 +17,12 @@ constexpr BackendTable kTable{.id = BackendId::kCuda,
                               .select = cuda::select,
                               .fine = cuda::fine,
                               .combine = cuda::combine,
-                              .attention_forward = cuda::attention_forward};
+                              .pool_backward = cuda::pool_backward,
+                              .coarse_backward = cuda::coarse_backward,
+                              .fine_backward = cuda::fine_backward,
+                              .combine_backward = cuda::combine_backward,
+                              .attention_forward = cuda::attention_forward,
+                              .attention_backward = cuda::attention_backward};
 
 }  // namespace
 

@@ -16,4 +16,10 @@ Status fine(const Context& context, const FineArgs& args);
 Status combine(const Context& context, const CombineArgs& args);
 Status attention_forward(const Context& context, const AttentionArgs& args);
 
+Status pool_backward(const Context& context, const PoolBackwardArgs& args);
+Status coarse_backward(const Context& context, const CoarseBackwardArgs& args);
+Status fine_backward(const Context& context, const FineBackwardArgs& args);
+Status combine_backward(const Context& context, const CombineBackwardArgs& args);
+Status attention_backward(const Context& context, const AttentionBackwardArgs& args);
+
 }  // namespace vsa::cuda

@@ -59,6 +59,39 @@ TEST_F(GpuCli, TheOperatorIsWhatItIsWithoutTheHelper) {
   EXPECT_TRUE(same_lut(lut.view(), want.lut.view()));
 }
 
+TEST_F(GpuCli, GradientsAreWhatTheyAreWithoutTheHelper) {
+  VSA_NEEDS_GPU;
+  const Qkv in = make_qkv(DType::kBF16, heads, plan, plan, 1);
+  const TestTensor gate = token_tensor(DType::kBF16, heads, plan, 5);
+  const TestTensor dout = token_tensor(DType::kBF16, heads, plan, 6);
+  const AttentionOptions options{.gate_coarse = Gate::tensor(gate.view()), .select = {.topk = 3}};
+  const AttentionResult forward = gpu::run_attention(in, options, Outputs::kAll);
+  const AttentionGradients want = gpu::run_attention_backward(in, options, forward, dout);
+  TestTensor dq(DType::kBF16, in.q.dims());
+  TestTensor dk(DType::kBF16, in.k.dims());
+  TestTensor dv(DType::kBF16, in.k.dims());
+  TestTensor dgate(DType::kBF16, in.q.dims());
+  AttentionBackwardArgs args;
+  args.q = in.q.view();
+  args.k = in.k.view();
+  args.v = in.v.view();
+  args.gate_coarse = options.gate_coarse;
+  args.q_plan = args.kv_plan = &plan;
+  args.lut = forward.lut.view();
+  args.lse = forward.lse.view();
+  args.fine_out = forward.fine_out.view();
+  args.dout = dout.view();
+  args.dq = dq.view();
+  args.dk = dk.view();
+  args.dv = dv.view();
+  args.dgate_coarse = dgate.view();
+  throw_if_error(cli::on_backend(kCuda, vsa::attention_backward, args));
+  EXPECT_TRUE(same_bits(dq, want.dq));
+  EXPECT_TRUE(same_bits(dk, want.dk));
+  EXPECT_TRUE(same_bits(dv, want.dv));
+  EXPECT_TRUE(same_bits(dgate, want.dgate_coarse));
+}
+
 TEST_F(GpuCli, ARefusedCallIsAStatus) {
   VSA_NEEDS_GPU;
   const TestTensor x = normal_tensor(DType::kF32, {1, 1, plan.seq_len(), 64}, 1);

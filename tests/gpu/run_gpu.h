@@ -23,4 +23,15 @@ enum class Outputs {
 };
 AttentionResult run_attention(const Qkv& in, const AttentionOptions& options, Outputs outputs);
 
+TestTensor run_pool_backward(const TestTensor& dpooled, const TilePlan& plan, DType dtype);
+Gradients run_coarse_backward(const Qkv& pooled, const TestTensor& dcoarse_out);
+Gradients run_fine_backward(const Qkv& in, const ConstLut& lut, const FineResult& forward,
+                            const TestTensor& dout);
+CombineGradients run_combine_backward(const TestTensor& fine_out, const TestTensor& coarse_out,
+                                      const Gate& gate_coarse, const Gate& gate_fine,
+                                      const TilePlan& q_plan, const TestTensor& dout);
+/// forward.lut is the table.
+AttentionGradients run_attention_backward(const Qkv& in, const AttentionOptions& options,
+                                          const AttentionResult& forward, const TestTensor& dout);
+
 }  // namespace vsa::test::gpu

@@ -1,0 +1,108 @@
+#include "src/cuda/coarse_gradients.h"
+
+#include <algorithm>
+
+namespace vsa::cuda {
+namespace {
+
+constexpr int64_t kMostScoreBytes = int64_t{64} << 20;  // scores and their gradients of a piece
+
+template <class AnyRows>
+AnyRows from(AnyRows rows, int64_t b, int64_t h) {
+  if (rows.data == nullptr) return rows;
+  using Floats = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(rows.data)>>,
+                                    const float*, float*>;
+  rows.data = static_cast<Floats>(rows.data) + b * rows.batch + h * rows.head;
+  return rows;
+}
+
+}  // namespace
+
+/// Some heads of a call.
+struct CoarseGradients::Piece {
+  CoarseBackwardParams params;
+  int64_t batch;
+  bool is_all;
+};
+
+CoarseGradients::CoarseGradients(Carver& workspace, const ConstTensor& q, const ConstTensor& k,
+                                 bool backward) {
+  const auto& [batch, num_heads, num_q_tiles, head_dim] = q.shape;
+  const int64_t num_kv_tiles = k.shape[2];
+  const int64_t kv_heads = k.shape[1];
+  const int64_t group_size = num_heads / kv_heads;
+  const int64_t pitch = (num_kv_tiles + 3) / 4 * 4;
+  const int64_t kv_head_bytes =
+      group_size * num_q_tiles * pitch * static_cast<int64_t>(sizeof(float)) * (backward ? 2 : 1);
+  const int64_t most = std::max<int64_t>(1, kMostScoreBytes / kv_head_bytes);
+  batch_of_piece_ = batch * kv_heads <= most ? batch : 1;
+  kv_heads_of_piece_ = std::min(kv_heads, most);
+  const int64_t heads = kv_heads_of_piece_ * group_size;
+  const auto take = [&] {
+    Tensor t = Tensor::bhsd(workspace.take<float>(batch_of_piece_ * heads * num_q_tiles * pitch),
+                            DType::kF32, {batch_of_piece_, heads, num_q_tiles, pitch});
+    t.shape[3] = num_kv_tiles;
+    return t;
+  };
+  scores_ = take();
+  if (!backward) return;
+  dscores_ = take();
+  row_stats_ = workspace.take<CoarseRowStats>(batch_of_piece_ * heads * num_q_tiles);
+}
+
+template <class Run>
+Status CoarseGradients::for_each_piece(const CoarseTensors& tensors, const int32_t* kv_len,
+                                       float scale, const Run& run) const {
+  const auto& [batch, num_heads, num_q_tiles, head_dim] = tensors.q.shape;
+  const int64_t kv_heads = tensors.k.shape[1];
+  const int64_t group_size = num_heads / kv_heads;
+  for (int64_t b = 0; b < batch; b += batch_of_piece_) {
+    for (int64_t kv = 0; kv < kv_heads; kv += kv_heads_of_piece_) {
+      const int64_t h = kv * group_size;
+      const int64_t heads = std::min(kv_heads_of_piece_, kv_heads - kv) * group_size;
+      const CoarseParams forward{.q = from(rows_of(tensors.q), b, h),
+                                 .k = from(rows_of(tensors.k), b, kv),
+                                 .v = from(rows_of(tensors.v), b, kv),
+                                 .kv_len = kv_len,
+                                 .scores = rows_of(scores_),
+                                 .out = from(rows_of(tensors.out), b, h),
+                                 .num_heads = static_cast<int32_t>(heads),
+                                 .group_size = static_cast<int32_t>(group_size),
+                                 .num_q_tiles = static_cast<int32_t>(num_q_tiles),
+                                 .num_kv_tiles = static_cast<int32_t>(tensors.k.shape[2]),
+                                 .head_dim = static_cast<int32_t>(head_dim),
+                                 .scale = scale};
+      VSA_TRY(run(Piece{.params = {.forward = forward,
+                                   .dout = from(rows_of(tensors.dout), b, h),
+                                   .dscores = rows_of(dscores_),
+                                   .row_stats = row_stats_,
+                                   .dq = from(rows_of(tensors.dq), b, h),
+                                   .dk = from(rows_of(tensors.dk), b, kv),
+                                   .dv = from(rows_of(tensors.dv), b, kv)},
+                        .batch = batch_of_piece_,
+                        .is_all = batch_of_piece_ == batch && kv_heads_of_piece_ == kv_heads}));
+    }
+  }
+  return {};
+}
+
+Status CoarseGradients::forward(std::string_view operation, const CoarseTensors& tensors,
+                                const int32_t* kv_len, float scale, cudaStream_t stream) const {
+  return for_each_piece(tensors, kv_len, scale, [&](const Piece& piece) {
+    return run_coarse(operation, piece.params.forward, piece.batch, stream);
+  });
+}
+
+Status CoarseGradients::backward(std::string_view operation, const CoarseTensors& tensors,
+                                 const int32_t* kv_len, float scale, cudaStream_t stream) const {
+  return for_each_piece(tensors, kv_len, scale, [&](const Piece& piece) -> Status {
+    if (!piece.is_all) {
+      CoarseParams scores_only = piece.params.forward;
+      scores_only.out = {};
+      VSA_TRY(run_coarse(operation, scores_only, piece.batch, stream));
+    }
+    return run_coarse_backward(operation, piece.params, piece.batch, stream);
+  });
+}
+
+}  // namespace vsa::cuda

@@ -1,0 +1,244 @@
+// combine_backward with delta, and pool_backward: one CTA a tile of a head, 16 bytes of a row a
+// thread. Heads are neighbours in the grid, as they are in memory.
+#include <algorithm>
+
+#include "src/cuda/combine_backward.h"
+#include "src/cuda/half_type.h"
+#include "src/cuda/launch.h"
+#include "src/cuda/tile_positions.h"
+
+namespace vsa::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kElements = 8;
+constexpr int kInFlight = 2;  // tokens of a thread that are loaded before the first is used
+constexpr int kCtasOfSm = 5;  // with these three 115 us at [1,12,32768,128]; with others 117 to 211
+constexpr unsigned kAll = ~0U;
+
+/// What a thread block works on. grid: x tiles * heads, heads fastest; y batch
+struct Place {
+  int tile, head;
+  __device__ explicit Place(int num_heads)
+      : tile(static_cast<int>(blockIdx.x) / num_heads),
+        head(static_cast<int>(blockIdx.x) % num_heads) {}
+  template <class AnyRows>
+  __device__ __forceinline__ int64_t offset(const AnyRows& rows, int64_t row) const {
+    return blockIdx.y * rows.batch + head * rows.head + row * rows.seq;
+  }
+};
+
+/// Eight elements of a row.
+struct Piece {
+  float x[kElements];
+
+  template <class T>
+  __device__ __forceinline__ static Piece unpack(const uint4& raw) {
+    const uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+    Piece piece;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float2 both = HalfType<T>::unpack(pairs[j]);
+      piece.x[2 * j] = both.x;
+      piece.x[2 * j + 1] = both.y;
+    }
+    return piece;
+  }
+  template <class T>
+  __device__ __forceinline__ uint4 pack() const {
+    return {HalfType<T>::pack(x[0], x[1]), HalfType<T>::pack(x[2], x[3]),
+            HalfType<T>::pack(x[4], x[5]), HalfType<T>::pack(x[6], x[7])};
+  }
+  __device__ __forceinline__ friend Piece operator*(const Piece& a, const Piece& b) {
+    Piece product;
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) product.x[j] = a.x[j] * b.x[j];
+    return product;
+  }
+};
+
+/// The pieces of one token that all outputs are made of.
+template <class T>
+class Token {
+ public:
+  __device__ __forceinline__ Token(const Place& place, int64_t position, int column)
+      : place_(place), position_(position), column_(column) {}
+
+  /// Zeros where there is no tensor.
+  __device__ __forceinline__ uint4 load(const ConstRows& rows) const {
+    if (rows.data == nullptr) return {};
+    const T* from = static_cast<const T*>(rows.data) + place_.offset(rows, position_) + column_;
+    return __ldg(reinterpret_cast<const uint4*>(from));
+  }
+  __device__ __forceinline__ void store(const Rows& rows, const uint4& raw) const {
+    if (rows.data == nullptr) return;
+    T* to = static_cast<T*>(rows.data) + place_.offset(rows, position_) + column_;
+    *reinterpret_cast<uint4*>(to) = raw;
+  }
+
+ private:
+  const Place& place_;
+  int64_t position_;
+  int column_;
+};
+
+/// What a thread reads of one token, all of it before the first use.
+struct Loaded {
+  uint4 dout, fine, gate_fine, gate_coarse;
+
+  template <class T>
+  __device__ __forceinline__ void load(const CombineBackwardParams& p, const Token<T>& token,
+                                       bool reads_fine) {
+    dout = token.load(p.dout);
+    fine = reads_fine ? token.load(p.fine_out) : uint4{};
+    gate_fine = token.load(p.gate_fine.rows);
+    gate_coarse = token.load(p.gate_coarse.rows);
+  }
+};
+
+template <class T>
+__device__ __forceinline__ Piece gate_piece(const GateRows& gate, const uint4& raw) {
+  if (gate.rows.data != nullptr) return Piece::unpack<T>(raw);
+  Piece piece;
+#pragma unroll
+  for (float& x : piece.x) x = gate.constant;
+  return piece;
+}
+
+template <class T, int kHeadDim>
+__global__ void __launch_bounds__(kThreads, kCtasOfSm)
+    combine_backward_kernel(const __grid_constant__ CombineBackwardParams p) {
+  constexpr int kPieces = kHeadDim / kElements;    // threads of a row
+  constexpr int kRowsAtOnce = kThreads / kPieces;  // 8 or 16
+  __shared__ int32_t positions[kMaxTileRows];
+  __shared__ float sums[kRowsAtOnce][kHeadDim];
+  const Place place(p.num_heads);
+  const int rows = tile_positions(p.plan, place.tile, positions);
+  const int len = p.plan.tile_len[place.tile];
+  const int column = static_cast<int>(threadIdx.x) % kPieces * kElements;
+  const int down = static_cast<int>(threadIdx.x) / kPieces;
+
+  Piece coarse{};
+  if (p.dgate_coarse.data != nullptr) {
+    const float* from = static_cast<const float*>(p.coarse_out.data) +
+                        place.offset(p.coarse_out, place.tile) + column;
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) coarse.x[j] = __ldg(from + j);
+  }
+  const bool reads_fine = p.delta.data != nullptr || p.dgate_fine.data != nullptr;
+  Piece sum{};
+  for (int first = 0; first < rows; first += kRowsAtOnce * kInFlight) {
+    Loaded loaded[kInFlight];
+#pragma unroll
+    for (int n = 0; n < kInFlight; ++n) {
+      const int row = first + n * kRowsAtOnce + down;
+      if (row < len) loaded[n].load(p, Token<T>(place, positions[row], column), reads_fine);
+    }
+#pragma unroll
+    for (int n = 0; n < kInFlight; ++n) {
+      const int row = first + n * kRowsAtOnce + down;
+      const int64_t position = row < rows ? positions[row] : 0;
+      const Token<T> token(place, position, column);
+      float delta = 0.0F;
+      if (row < len) {
+        const Piece dout = Piece::unpack<T>(loaded[n].dout);
+        const Piece fine = Piece::unpack<T>(loaded[n].fine);
+        if (p.dcoarse_out.data != nullptr) {
+          const Piece gate = gate_piece<T>(p.gate_coarse, loaded[n].gate_coarse);
+#pragma unroll
+          for (int j = 0; j < kElements; ++j) sum.x[j] = fmaf(gate.x[j], dout.x[j], sum.x[j]);
+        }
+        const uint4 dfine_raw =
+            (gate_piece<T>(p.gate_fine, loaded[n].gate_fine) * dout).template pack<T>();
+        const Piece dfine = Piece::unpack<T>(dfine_raw);
+#pragma unroll
+        for (int j = 0; j < kElements; ++j) delta = fmaf(fine.x[j], dfine.x[j], delta);
+        token.store(p.dfine_out, dfine_raw);
+        token.store(p.dgate_fine, (fine * dout).template pack<T>());
+        token.store(p.dgate_coarse, (coarse * dout).template pack<T>());
+      } else if (row < rows) {
+        token.store(p.dfine_out, {});
+        token.store(p.dgate_fine, {});
+        token.store(p.dgate_coarse, {});
+      }
+      if (p.delta.data == nullptr) continue;
+#pragma unroll
+      for (int mask = kPieces / 2; mask > 0; mask /= 2) {
+        delta += __shfl_xor_sync(kAll, delta, mask);
+      }
+      if (column == 0 && row < rows) {
+        static_cast<float*>(p.delta.data)[place.offset(p.delta, position)] = delta;
+      }
+    }
+  }
+  if (p.dcoarse_out.data == nullptr) return;
+#pragma unroll
+  for (int j = 0; j < kElements; ++j) sums[down][column + j] = sum.x[j];
+  __syncthreads();
+  for (int d = static_cast<int>(threadIdx.x); d < kHeadDim; d += kThreads) {
+    float total = 0.0F;
+    for (int i = 0; i < kRowsAtOnce; ++i) total += sums[i][d];
+    static_cast<float*>(p.dcoarse_out.data)[place.offset(p.dcoarse_out, place.tile) + d] = total;
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    pool_backward_kernel(const __grid_constant__ PoolBackwardParams p) {
+  __shared__ int32_t positions[kMaxTileRows];
+  const Place place(p.num_heads);
+  const int rows = tile_positions(p.plan, place.tile, positions);
+  const int len = p.plan.tile_len[place.tile];
+  const int pieces = p.head_dim / kElements;
+  const int column = static_cast<int>(threadIdx.x) % pieces * kElements;
+  Piece share{};
+  if (p.dpooled.data != nullptr && len > 0) {
+    const float* from =
+        static_cast<const float*>(p.dpooled.data) + place.offset(p.dpooled, place.tile) + column;
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) {
+      share.x[j] = __ldg(from + j) / static_cast<float>(len);
+    }
+  }
+  const uint4 raw = share.template pack<T>();
+  for (int row = static_cast<int>(threadIdx.x) / pieces; row < rows; row += kThreads / pieces) {
+    const Token<T> token(place, positions[row], column);
+    token.store(p.dx, row < len ? raw : uint4{});
+  }
+}
+
+/// A grid too large for 32 bits is cut to one that `launch` refuses.
+template <class Params>
+LaunchShape shape_of(const Params& params, int64_t batch, cudaStream_t stream) {
+  const int64_t tiles = int64_t{params.plan.shape.num_tiles} * params.num_heads;
+  return {.grid = dim3(static_cast<unsigned>(std::min<int64_t>(tiles, UINT32_MAX)),
+                       static_cast<unsigned>(batch)),
+          .block = dim3(kThreads),
+          .stream = stream};
+}
+
+template <class T>
+Status run_typed(std::string_view operation, const CombineBackwardParams& params,
+                 const LaunchShape& shape) {
+  return params.head_dim == 128 ? launch(operation, combine_backward_kernel<T, 128>, shape, params)
+                                : launch(operation, combine_backward_kernel<T, 64>, shape, params);
+}
+
+}  // namespace
+
+Status run_combine_backward(std::string_view operation, const CombineBackwardParams& params,
+                            DType dtype, int64_t batch, cudaStream_t stream) {
+  const LaunchShape shape = shape_of(params, batch, stream);
+  return dtype == DType::kBF16 ? run_typed<__nv_bfloat16>(operation, params, shape)
+                               : run_typed<__half>(operation, params, shape);
+}
+
+Status run_pool_backward(std::string_view operation, const PoolBackwardParams& params, DType dtype,
+                         int64_t batch, cudaStream_t stream) {
+  const LaunchShape shape = shape_of(params, batch, stream);
+  return dtype == DType::kBF16
+             ? launch(operation, pool_backward_kernel<__nv_bfloat16>, shape, params)
+             : launch(operation, pool_backward_kernel<__half>, shape, params);
+}
+
+}  // namespace vsa::cuda
