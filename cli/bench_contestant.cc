@@ -104,49 +104,44 @@ std::vector<Contestant> backward_stages(BenchProblem& p, const Context& context)
       2.5 * pair_flops(tile_pairs, p.c.head_dim) * static_cast<double>(p.c.num_heads);
   const double fine_flops = 2.5 * pair_flops_of(p, p.lut.view());
   std::vector<Contestant> all;
-  all.push_back(
-      {.stage = "dense_backward",
-       .baseline = "",
-       .flops = 2.5 * pair_flops_of(p, p.full_lut.view()),
-       .bytes = inputs + gradients,
-       .run = [&p, context] { return vsa::fine_backward(context, p.fine_backward(true)); },
-       .check = [&p] { return check_fine_backward(p, true); }});
+  all.push_back({.stage = "dense_backward",
+                 .baseline = "",
+                 .flops = 2.5 * pair_flops_of(p, p.full_lut.view()),
+                 .bytes = inputs + gradients,
+                 .check = [&p] { return check_fine_backward(p, true); }});
+  set_calls(all.back(), context, vsa::fine_backward, {p.fine_backward(true)});
   all.push_back({.stage = "pool_backward",
                  .baseline = "",
                  .flops = 0.0,
                  .bytes = bytes_of({&p.q_pooled, &p.pool_dq}),
-                 .run = [&p, context] { return vsa::pool_backward(context, p.pool_backward()); },
                  .check = [&p] { return check_pool_backward(p); }});
-  all.push_back(
-      {.stage = "coarse_backward",
-       .baseline = "",
-       .flops = coarse_flops,
-       .bytes =
-           2.0 * bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled}) + bytes_of({&p.dcoarse_out}),
-       .run = [&p, context] { return vsa::coarse_backward(context, p.coarse_backward()); },
-       .check = [&p] { return check_coarse_backward(p); }});
-  all.push_back(
-      {.stage = "fine_backward",
-       .baseline = "dense_backward",
-       .flops = fine_flops,
-       .bytes = inputs + gradients,
-       .run = [&p, context] { return vsa::fine_backward(context, p.fine_backward(false)); },
-       .check = [&p] { return check_fine_backward(p, false); }});
-  all.push_back(
-      {.stage = "combine_backward",
-       .baseline = "",
-       .flops = 0.0,
-       .bytes = bytes_of(
-           {&p.fine_out, &p.coarse_out, &p.gate, &p.dout, &p.dfine_out, &p.dcoarse_out, &p.dgate}),
-       .run = [&p, context] { return vsa::combine_backward(context, p.combine_backward()); },
-       .check = [&p] { return check_combine_backward(p); }});
-  all.push_back(
-      {.stage = "attention_backward",
-       .baseline = "dense_backward",
-       .flops = fine_flops + coarse_flops,
-       .bytes = inputs + gradients + bytes_of({&p.gate, &p.dgate}),
-       .run = [&p, context] { return vsa::attention_backward(context, p.attention_backward()); },
-       .check = [&p] { return check_attention_backward(p); }});
+  set_calls(all.back(), context, vsa::pool_backward, {p.pool_backward()});
+  all.push_back({.stage = "coarse_backward",
+                 .baseline = "",
+                 .flops = coarse_flops,
+                 .bytes = 2.0 * bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled}) +
+                          bytes_of({&p.dcoarse_out}),
+                 .check = [&p] { return check_coarse_backward(p); }});
+  set_calls(all.back(), context, vsa::coarse_backward, {p.coarse_backward()});
+  all.push_back({.stage = "fine_backward",
+                 .baseline = "dense_backward",
+                 .flops = fine_flops,
+                 .bytes = inputs + gradients,
+                 .check = [&p] { return check_fine_backward(p, false); }});
+  set_calls(all.back(), context, vsa::fine_backward, {p.fine_backward(false)});
+  all.push_back({.stage = "combine_backward",
+                 .baseline = "",
+                 .flops = 0.0,
+                 .bytes = bytes_of({&p.fine_out, &p.coarse_out, &p.gate, &p.dout, &p.dfine_out,
+                                    &p.dcoarse_out, &p.dgate}),
+                 .check = [&p] { return check_combine_backward(p); }});
+  set_calls(all.back(), context, vsa::combine_backward, {p.combine_backward()});
+  all.push_back({.stage = "attention_backward",
+                 .baseline = "dense_backward",
+                 .flops = fine_flops + coarse_flops,
+                 .bytes = inputs + gradients + bytes_of({&p.gate, &p.dgate}),
+                 .check = [&p] { return check_attention_backward(p); }});
+  set_calls(all.back(), context, vsa::attention_backward, {p.attention_backward()});
   return all;
 }
 
@@ -182,13 +177,10 @@ std::vector<std::string> bench_stages() {
 
 std::vector<Contestant> contestants(BenchProblem& problem, GemmBase& gemm, const Context& context,
                                     const std::vector<std::string>& stages) {
-  const bool on_host = context.backend != BackendId::kCuda;
   std::vector<Contestant> all;
-  if (on_host) all.push_back(gemm_contestant(gemm));
+  if (context.backend != BackendId::kCuda) all.push_back(gemm_contestant(gemm));
   for (Contestant& x : forward_stages(problem, context)) all.push_back(std::move(x));
-  if (on_host) {
-    for (Contestant& x : backward_stages(problem, context)) all.push_back(std::move(x));
-  }
+  for (Contestant& x : backward_stages(problem, context)) all.push_back(std::move(x));
   if (!stages.empty()) {
     std::erase_if(all, [&](const Contestant& x) {
       return std::ranges::find(stages, x.stage) == stages.end();

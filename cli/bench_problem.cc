@@ -68,8 +68,7 @@ Status BenchProblem::prepare(const Context& context, bool full) {
   VSA_TRY(on_backend(context, vsa::fine, fine(false)));
   if (full) VSA_TRY(on_backend(context, vsa::fine, fine(true)));
   VSA_TRY(on_backend(context, vsa::attention_forward, attention()));
-  if (context.backend == BackendId::kCuda) return {};  // it has no backward
-  return vsa::combine_backward(context, combine_backward());
+  return on_backend(context, vsa::combine_backward, combine_backward());
 }
 
 PoolArgs BenchProblem::pool(const OwnedTensor& x, const OwnedTensor& pooled) const {

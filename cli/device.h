@@ -44,6 +44,11 @@ SelectArgs on_device(Device& device, SelectArgs args);
 FineArgs on_device(Device& device, FineArgs args);
 CombineArgs on_device(Device& device, CombineArgs args);
 AttentionArgs on_device(Device& device, AttentionArgs args);
+PoolBackwardArgs on_device(Device& device, PoolBackwardArgs args);
+CoarseBackwardArgs on_device(Device& device, CoarseBackwardArgs args);
+FineBackwardArgs on_device(Device& device, FineBackwardArgs args);
+CombineBackwardArgs on_device(Device& device, CombineBackwardArgs args);
+AttentionBackwardArgs on_device(Device& device, AttentionBackwardArgs args);
 
 /// A stage on the context's backend, from and to host memory.
 template <class Args>

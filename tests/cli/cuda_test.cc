@@ -102,10 +102,10 @@ TEST_F(CliCuda, BenchChecksAndTimesWhatThereIs) {
   const RunResult result =
       on("cuda", {"bench", "--cases", cases, "--dtype", "bf16", "--repeats", "2", "--json"});
   expect_success(result);
-  EXPECT_EQ(std::ranges::count(result.out, '\n'), 7);
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 13);
   expect_failure(on("cuda", {"bench", "--cases", cases}), 3, "vsa bench", "on the cuda backend");
-  expect_failure(on("cuda", {"bench", "--cases", cases, "--stage", "fine_backward"}), 3,
-                 "vsa bench", "--stage fine_backward: the cuda backend has none");
+  expect_failure(on("cuda", {"bench", "--cases", cases, "--stage", "gemm"}), 3, "vsa bench",
+                 "--stage gemm: the cuda backend has none");
 }
 
 TEST_F(CliCuda, WhatItCannotTakeIsExitCode3) {
