@@ -3,7 +3,8 @@
 # out/bench-gpu.md. Where PYTHON (default python3) has a PyTorch that sees the GPU, one process compares
 # all contestants (bench/gpu/contestants.py); elsewhere vsa_gpu_bench times this library alone.
 # usage: tools/bench_gpu.sh [options of cmake --build]
-# CASES (a regular expression that case names match) and REPEATS (default 24) choose.
+# CASES (a regular expression that case names match), REPEATS (default 24) and PASSES (forward or
+# backward, default forward) choose.
 set -eu
 cd "$(dirname "$0")/.."
 if ! command -v "${CUDACXX:-nvcc}" > /dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
@@ -19,7 +20,8 @@ run=out/bench-gpu.jsonl
 python=${PYTHON:-python3}
 if "$python" -c "import torch; torch.cuda.init()" 2> /dev/null; then
   status=0
-  "$python" bench/gpu/contestants.py --cases "${CASES:-}" --repeats "${REPEATS:-24}" > "$run" || status=$?
+  "$python" bench/gpu/contestants.py --cases "${CASES:-}" --repeats "${REPEATS:-24}" \
+    --passes "${PASSES:-forward}" > "$run" || status=$?
   "$python" bench/gpu/table.py "$run" | tee out/bench-gpu.md
   echo "$run, out/bench-gpu.md"
   exit "$status"

@@ -2,8 +2,9 @@
 # Runs a bundle (tools/gpu_bundle.sh) on a machine with a GPU: tests in groups that cannot hang longer
 # than their limit, then the bench. Results go to $OUT (default: out), the tests' logs there into one
 # logs.tgz; a short summary to stdout.
-# usage: gpu_run.sh [tests] [large] [contestants CASES REPEATS SECONDS] [bench CASES REPEATS] [sanitize]
-# contestants needs a python3 with PyTorch; no case starts after SECONDS.
+# usage: gpu_run.sh [tests] [large] [contestants CASES REPEATS SECONDS] [gradients CASES REPEATS SECONDS]
+#                   [bench CASES REPEATS] [sanitize]
+# contestants (forward) and gradients need a python3 with PyTorch; no case starts after SECONDS.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-out}
@@ -36,7 +37,8 @@ while [ $# -gt 0 ]; do
     tests)
       group stages 40 gpu_tests '*GpuStages.*-*GpuStages.Fine/*'
       group fine 40 gpu_tests '*GpuStages.Fine/*'
-      group rest 60 gpu_tests '-*GpuStages.*'
+      group backward 60 gpu_tests '*GpuBackward*'
+      group rest 60 gpu_tests '-*GpuStages.*:*GpuBackward*'
       [ ! -x "$here/vsa" ] || VSA_TEST_CLI=$here/vsa group cli 60 cli_tests 'CliCuda.*'
       ;;
     bench)
@@ -50,20 +52,23 @@ while [ $# -gt 0 ]; do
       echo "large: exit $?"
       grep -E '^\[ +(OK|FAILED|SKIPPED) .*ms' "$logs/large.log"
       ;;
-    contestants)
+    contestants | gradients)
+      passes=forward
+      [ "$1" = contestants ] || passes=backward
       # Python and PyTorch have libraries of their own: those of the bundle stay out of their path.
       timeout -s KILL $(($4 + 120)) python3 "$here/contestants.py" --library "$here/libvsa.so" \
-        --commit "$(cat "$here/COMMIT")" --cases "$2" --repeats "$3" --budget-s "$4" \
-        > "$out/contestants.jsonl" 2> "$out/contestants.txt"
-      echo "contestants: exit $?"
-      tail -5 "$out/contestants.txt"
-      python3 "$here/table.py" "$out/contestants.jsonl" | tee "$out/contestants.md"
+        --commit "$(cat "$here/COMMIT")" --passes $passes --cases "$2" --repeats "$3" --budget-s "$4" \
+        > "$out/$1.jsonl" 2> "$out/$1.txt"
+      echo "$1: exit $?"
+      tail -5 "$out/$1.txt"
+      python3 "$here/table.py" "$out/$1.jsonl" | tee "$out/$1.md"
       shift 3
       ;;
     sanitize)
       # Every kernel on a small case: all stages and ways through the operator, both head_dims, tiles of
       # 64 and 128 tokens, a plan that travels as tables.
       cases='*GpuStages.*/D64_edges:*GpuAttention.*/D64_edges:*GpuNormRopePool.*/D64_edges'
+      cases=$cases:'*GpuBackward*/D64_edges:*GpuBackward*/D128_packed:GpuLutT.*'
       cases=$cases:'*GpuStages.Fine/D128_edges:*GpuStages.Fine/D128_T2x8x8:*GpuStages.*/D128_packed'
       pids=()
       for tool in memcheck racecheck synccheck initcheck; do
@@ -79,7 +84,7 @@ while [ $# -gt 0 ]; do
       done
       ;;
     *)
-      echo "gpu_run.sh: error: expected tests, large, contestants, bench or sanitize, got $1" >&2
+      echo "gpu_run.sh: error: expected tests, large, contestants, gradients, bench or sanitize, got $1" >&2
       exit 2
       ;;
   esac

@@ -3,9 +3,10 @@
 
 A contestant is a stage or the operator of this library (through the C ABI), or what it is compared with:
 dense attention by cuDNN (and FlashAttention-3), FlexAttention, FastVideo's operator, and a matrix product.
-One that cannot run gets a row "absent: reason" or "failed: reason". Each round runs all of a case once, in
-another order, on the next of several sets of inputs, with the L2 flushed before each; power and clocks are
-sampled meanwhile. Needs PyTorch and libvsa.so; --backend cpu tries the program out without a GPU.
+With --passes backward: gradients, alone and with the forward that they need. One that cannot run gets a row
+"absent: reason" or "failed: reason". Each round runs all of a case once, in another order, on the next of
+several sets of inputs, with the L2 flushed before each; power and clocks are sampled meanwhile. Needs PyTorch
+and libvsa.so; --backend cpu tries the program out without a GPU.
 """
 
 import argparse
@@ -21,13 +22,17 @@ from pathlib import Path
 import torch
 
 import others
+import others_backward
 import ours
+import ours_backward
 import power
 import problem
 from vsa_c import Library
 
 WARMUP = 3
 FLUSH_BYTES = 192 << 20  # three times the L2 of an H200
+PASSES = {"forward": (ours.contestants, others.FACTORIES),
+          "backward": (ours_backward.contestants, others_backward.FACTORIES)}
 
 
 class Clock:
@@ -76,13 +81,14 @@ def run_case(case, library, options, clock, device, emit):
     """Emits the rows of a case; returns whether all that ran was right."""
     plan = library.plan(case.grid, case.tile)
     sets = [problem.Inputs(case, plan, torch.bfloat16, device, seed) for seed in range(1, options.sets + 1)]
-    contestants = list(ours.contestants(library, case, sets))
+    own, factories = PASSES[options.passes]
+    contestants = list(own(library, case, sets))
     right = True
 
     def leave_out(what, why):
         emit({"case": case.name, "what": what, **why})
 
-    for what, factory in others.FACTORIES.items():
+    for what, factory in factories.items():
         if not re.search(options.others, what):
             continue
         try:
@@ -96,9 +102,8 @@ def run_case(case, library, options, clock, device, emit):
         try:
             errors[contestant.what] = contestant.checked()
         except Exception as e:
-            own = contestant.what not in others.FACTORIES
             leave_out(contestant.what, {"failed": _short(e)})
-            right = right and not own
+            right = right and contestant.what in factories
             continue
         if errors[contestant.what] <= contestant.limit:  # false for NaN
             runs.append(contestant)
@@ -112,6 +117,8 @@ def run_case(case, library, options, clock, device, emit):
         ms = times[contestant.what]
         quartiles = statistics.quantiles(ms, n=4) if len(ms) > 1 else [ms[0]] * 3
         flops, l2_bytes = work.get(contestant.pairs, (getattr(contestant, "flops", None), None))
+        if contestant.pairs and contestant.passes != 1:
+            flops, l2_bytes = flops * contestant.passes, None
         emit({"case": case.name, "what": contestant.what, "median_ms": round(statistics.median(ms), 5),
               "iqr_ms": round(quartiles[2] - quartiles[0], 5), "min_ms": round(min(ms), 5), "repeats": len(ms),
               "relative_error": errors[contestant.what], "flops": flops, "l2_bytes": l2_bytes,
@@ -164,6 +171,7 @@ def main(arguments=None):
     parser.add_argument("--library", default="build/src/libvsa.so")
     parser.add_argument("--backend", default="cuda", choices=["cuda", "cpu", "reference"])
     parser.add_argument("--cases", default="", help="regular expression that case names match")
+    parser.add_argument("--passes", default="forward", choices=list(PASSES), help="what is timed")
     parser.add_argument("--others", default="", help="regular expression that compared contestants match")
     parser.add_argument("--repeats", type=int, default=24)
     parser.add_argument("--sets", type=int, default=3, help="sets of inputs that rounds rotate over")

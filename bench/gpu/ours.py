@@ -21,8 +21,7 @@ def contestants(library, case, sets):
     for s in sets:
         s.index = torch.zeros(1, heads, n, topk, dtype=torch.int32, device=device)
         s.count = torch.zeros(1, heads, n, dtype=torch.int32, device=device)
-        attention(s, select=select, lut_out=lut(s.index, s.count))()
-    _wait(device)
+        run_and_wait(attention(s, select=select, lut_out=lut(s.index, s.count)), device)
 
     def out_error(what):
         return lambda i: max_or_nan(problem.tile_errors(sets[i], sets[i].out, what))
@@ -87,7 +86,8 @@ def max_or_nan(errors):
     return float(torch.tensor(errors, dtype=torch.float64).max())  # torch's max keeps NaN
 
 
-def _wait(device):
+def run_and_wait(call, device):
+    call()
     if device.type == "cuda":
         torch.cuda.synchronize()
 
@@ -96,19 +96,21 @@ class Contestant:
     """calls[i] enqueues the work on set i; error(i) is that of what it left, at most `limit`.
 
     pairs: "sparse" or "dense", what its floating-point operations are counted from; None: not counted.
+    passes: how many times those of forward they are. outputs(i): what it writes; by default the set's out.
     """
 
-    def __init__(self, what, calls, error, pairs, sets, limit=0.01):
+    def __init__(self, what, calls, error, pairs, sets, limit=0.01, outputs=None, passes=1.0):
         self.what, self.calls, self.error, self.pairs, self.limit = what, calls, error, pairs, limit
-        self._sets = sets
+        self.passes = passes
+        self._sets, self._outputs = sets, outputs or (lambda i: [sets[i].out])
 
     def checked(self):
         """The largest error over all sets; outputs are poisoned first."""
         errors = []
         for i, call in enumerate(self.calls):
-            self._sets[i].out.fill_(float("nan"))
-            call()
-            _wait(self._sets[i].q.device)
+            for output in self._outputs(i):
+                output.fill_(float("nan"))
+            run_and_wait(call, self._sets[i].q.device)
             errors.append(self.error(i))
         return max_or_nan(errors)
 

@@ -38,7 +38,7 @@ TINY_CASES = _cases([("tiny_h2_d16_t8", (5, 6, 7), (2, 2, 2), 2, 16)])  # for a 
 
 
 class Inputs:
-    """q, k, v and gate [1, S, H, D] in raster order, and room for out.
+    """q, k, v, gate and dout [1, S, H, D] in raster order, and room for out.
 
     For local lists a quadratic form in the tile's place is added to q . k, so that the operator itself
     selects near tiles, and every contestant that selects does so on the same grounds.
@@ -60,7 +60,7 @@ class Inputs:
             q[..., 3] -= 1
             k[..., 3] += place.square().sum(-1)[:, None]
         self.q, self.k = q.to(dtype), k.to(dtype)
-        self.v, self.gate = normal().to(dtype), normal().to(dtype)
+        self.v, self.gate, self.dout = (normal().to(dtype) for _ in range(3))
         self.out = torch.full_like(self.q, math.nan)
         self.plan = plan
         self.index = self.count = None  # the operator's own selection, once it has run

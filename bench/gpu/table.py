@@ -13,15 +13,18 @@ from pathlib import Path
 BEGIN, END = "<!-- tables: bench/gpu/table.py -->", "<!-- end of tables -->"
 # Measured: TMA brings 4x4x4 cubes at this rate from the L2 into shared memory of all multiprocessors.
 L2_BYTES_PER_S = 8.77e12
+DENSE = {"dense_cudnn": "dense, cuDNN", "dense_flash3": "dense, FlashAttention-3"}
 SPARSE = {"fine": "fine stage", "operator": "operator", "operator_list": "operator, list given",
           "flex_attention": "FlexAttention", "fastvideo": "FastVideo"}
 STAGES = {"pool_qkv": "pool of q, k, v", "coarse": "coarse", "select": "select"}
+BACKWARD_STAGES = {"pool_backward": "pool, one tensor", "coarse_backward": "coarse", "combine_backward": "combine"}
 NOTES = """Milliseconds: median (interquartile range). `x` is the time of dense cuDNN in the same case over this one;
 TFLOP/s count pairs of tokens that the list keeps. *Tensor* is the time of those operations at the rate of the
 8192^3 product in the same case. *L2* is what is read if every query tile streams its own keys and values, and the
 time of that at 8.77 TB/s; tiles that share them read less. `fine`, `operator` and dense read q, k and v as models
 hold them (dense: [B,H,S,D]); FlexAttention (the fine stage alone) and FastVideo (its operator) get tile order, made
-before the clock runs. *Shared*: of the tiles that two neighbouring query tiles keep, the share that both keep."""
+before the clock runs. Backward counts 2.5 times the FLOP of forward and is compared with dense backward; dense and
+FlexAttention run through PyTorch's autograd. *Shared*: of the tiles that two neighbouring query tiles keep, the share that both keep."""
 
 
 class Case:
@@ -76,7 +79,7 @@ def tables(header, cases):
                 grid, tile = ("x".join(map(str, summary[key])) for key in ("grid", "tile"))
                 parts.append(f"Grid {grid}, tiles {tile} ({summary['num_tiles']} of them), {summary['heads']} heads, "
                              f"head_dim {summary['head_dim']}.")
-            parts += [_attention(shown), _stages(shown)]
+            parts += _passes(shown)
         missing = _missing(members)
         if missing:
             parts.append(missing)
@@ -91,34 +94,49 @@ def _about(header):
     return "\n".join(lines)
 
 
-def _attention(members):
+def _attention(members, suffix=""):
+    """What runs attention: forward, or the rows whose names end in suffix."""
+    names = {name + suffix: title for name, title in {**DENSE, **SPARSE}.items()}
     rows = []
     for rest, case in members.items():
-        dense = case.ms("dense_cudnn")
-        for what, title in [("dense_cudnn", "dense, cuDNN"), ("dense_flash3", "dense, FlashAttention-3"), *SPARSE.items()]:
+        dense = case.ms("dense_cudnn" + suffix)
+        for what, title in names.items():
             row = case.rows.get(what)
             if row is None:
                 continue
-            ms = row["median_ms"]
-            l2_ms = row["l2_bytes"] / L2_BYTES_PER_S * 1e3
+            ms, l2_bytes = row["median_ms"], row["l2_bytes"]
+            l2 = f"{l2_bytes * 1e-9:.2f} GB, {l2_bytes / L2_BYTES_PER_S * 1e3:.3f}" if l2_bytes else ""
             rows.append([rest.replace("/", ", "), title, _time(row), _number(row["flops"] / ms * 1e-9, 0),
                          _number(dense / ms if dense else None, 2), _number(case.tensor_ms(row["flops"]), 3),
-                         f"{row['l2_bytes'] * 1e-9:.2f} GB, {l2_ms:.3f}", f"{row['relative_error']:.1e}"])
-    return _markdown(["case", "what", "ms", "TFLOP/s", "x", "tensor, ms", "L2, ms", "error"], rows)
+                         l2, f"{row['relative_error']:.1e}", _number(row["workspace_mb"], 1)])
+    head = ["case", "what", "ms", "TFLOP/s", "x", "tensor, ms", "L2, ms", "error", "workspace, MB"]
+    return [_markdown(head, rows)] if rows else []
 
 
-def _stages(members):
+def _stages(members, stages, whole, fine):
+    """The small stages, and what is left of the operator `whole` without `fine`."""
+    if not any(what in case.rows for case in members.values() for what in stages):
+        return []
     rows = []
     for rest, case in members.items():
         rest_ms = None
-        if "operator" in case.rows and "fine" in case.rows:
-            rest_ms = case.ms("operator") - case.ms("fine")
+        if whole in case.rows and fine in case.rows:
+            rest_ms = case.ms(whole) - case.ms(fine)
         summary = case.summary
-        rows.append([rest.replace("/", ", "), *(_time(case.rows.get(what)) for what in STAGES), _number(rest_ms, 3),
+        rows.append([rest.replace("/", ", "), *(_time(case.rows.get(what)) for what in stages), _number(rest_ms, 3),
                      _time(case.rows.get("gemm")), _number(summary.get("shared"), 2), _range(summary.get("power_w")),
                      _range(summary.get("sm_mhz"))])
-    return _markdown(["case", *STAGES.values(), "operator less fine", "8192^3 product", "shared", "W, least / median / most",
-                      "MHz, least / median / most"], rows)
+    return [_markdown(["case", *stages.values(), "operator less fine", "8192^3 product", "shared",
+                       "W, least / median / most", "MHz, least / median / most"], rows)]
+
+
+def _passes(members):
+    """All tables of a shape: forward, backward, and both together."""
+    parts = _attention(members) + _stages(members, STAGES, "operator", "fine")
+    for suffix, title in (("_backward", "Backward alone."), ("_training", "Forward and backward.")):
+        table = _attention(members, suffix)
+        parts += [title, *table] if table else []
+    return parts + _stages(members, BACKWARD_STAGES, "operator_backward", "fine_backward")
 
 
 def _missing(members):

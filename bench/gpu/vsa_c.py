@@ -67,6 +67,23 @@ ARGS = {
         ("q", Tensor), ("k", Tensor), ("v", Tensor), ("gate_coarse", Gate), ("gate_fine", Gate),
         ("q_plan", c_void_p), ("kv_plan", c_void_p), ("select", SelectOptions), ("lut", Lut), ("scale", Scale),
         ("rounding", c_int32), ("out", Tensor), ("lse", Tensor), ("fine_out", Tensor), ("lut_out", Lut)),
+    "pool_backward": _args(("dpooled", Tensor), ("plan", c_void_p), ("dx", Tensor)),
+    "coarse_backward": _args(
+        ("q_pooled", Tensor), ("k_pooled", Tensor), ("v_pooled", Tensor), ("kv_plan", c_void_p), ("scale", Scale),
+        ("dcoarse_out", Tensor), ("dq_pooled", Tensor), ("dk_pooled", Tensor), ("dv_pooled", Tensor)),
+    "fine_backward": _args(
+        ("q", Tensor), ("k", Tensor), ("v", Tensor), ("q_plan", c_void_p), ("kv_plan", c_void_p), ("lut", Lut),
+        ("scale", Scale), ("out", Tensor), ("lse", Tensor), ("dout", Tensor), ("dq", Tensor), ("dk", Tensor),
+        ("dv", Tensor)),
+    "combine_backward": _args(
+        ("fine_out", Tensor), ("coarse_out", Tensor), ("gate_coarse", Gate), ("gate_fine", Gate), ("q_plan", c_void_p),
+        ("dout", Tensor), ("dfine_out", Tensor), ("dcoarse_out", Tensor), ("dgate_coarse", Tensor),
+        ("dgate_fine", Tensor)),
+    "attention_backward": _args(
+        ("q", Tensor), ("k", Tensor), ("v", Tensor), ("gate_coarse", Gate), ("gate_fine", Gate),
+        ("q_plan", c_void_p), ("kv_plan", c_void_p), ("lut", Lut), ("scale", Scale), ("lse", Tensor),
+        ("fine_out", Tensor), ("dout", Tensor), ("dq", Tensor), ("dk", Tensor), ("dv", Tensor),
+        ("dgate_coarse", Tensor), ("dgate_fine", Tensor)),
 }
 
 

@@ -13,7 +13,9 @@ sys.path.insert(0, str(ROOT / "bench/gpu"))
 
 import contestants  # noqa: E402
 import others  # noqa: E402
+import others_backward  # noqa: E402
 import ours  # noqa: E402
+import ours_backward  # noqa: E402
 import problem  # noqa: E402
 import table  # noqa: E402
 import vsa_c  # noqa: E402
@@ -42,6 +44,23 @@ def test_every_contestant_of_this_library_is_right(library, local):
     assert list(found) == ["operator", "operator_list", "fine", "pool_qkv", "coarse", "select"]
     for contestant in found.values():
         assert contestant.checked() < 1e-5, contestant.what
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_every_backward_contestant_is_right_and_a_wrong_one_is_noticed(library, local):
+    case, sets, _ = tiny(library, local)
+    found = {c.what: c for c in ours_backward.contestants(library, case, sets)}
+    assert list(found) == ["operator_backward", "operator_training", "fine_backward", "pool_backward",
+                           "coarse_backward", "combine_backward"]
+    for contestant in found.values():
+        assert contestant.checked() < 1e-5, contestant.what
+        kept, contestant.calls[0] = contestant.calls[0], lambda: None
+        assert not contestant.checked() <= contestant.limit, contestant.what  # NaN
+        contestant.calls[0] = kept
+    assert found["operator_backward"].checked() < 1e-5
+    assert found["fine_backward"].error(0) > 0.01  # dq holds what came through the means, too
+    dense = others_backward.FACTORIES["dense_cudnn_backward"](case, sets)
+    assert dense.checked() < 1e-5
 
 
 def test_dense_attention_agrees_with_the_reference(library):
@@ -125,6 +144,14 @@ def test_the_program_writes_rows_that_become_tables(library, capsys, tmp_path, m
     text = table.tables(*table.read(lines))
     assert "| kept50, random | operator |" in text
     assert "- fastvideo absent: " in text
+
+
+def test_backward_rows_become_tables(library, capsys):
+    assert contestants.main(["--library", os.environ["VSA_LIBRARY"], "--backend", "cpu", "--cases", "kept50/random",
+                             "--passes", "backward", "--others", "gemm|dense", "--repeats", "2"]) == 0
+    text = table.tables(*table.read(capsys.readouterr().out.splitlines()))
+    backward, training = text.split("Backward alone.")[1].split("Forward and backward.")
+    assert "| kept50, random | operator |" in backward and "| kept50, random | operator |" in training
 
 
 # --- tables, from a made-up run --------------------------------------------------------------------
