@@ -68,7 +68,7 @@ class Backward {
     delta_ = Tensor::bhsd(workspace_.take<float>(batch * num_heads * seq_len), DType::kF32,
                           {batch, num_heads, seq_len, 1});
     lut_t_.emplace(workspace_, args.lut.dims, args.kv_plan->num_tiles());
-    next_items_ = workspace_.take<int32_t>(2);
+    scratch_ = FineBackwardScratch(workspace_, plans_, args.q.shape[0] * args.q.shape[1]);
   }
 
   Status run() {
@@ -144,7 +144,7 @@ class Backward {
          .scale = *args_.scale,
          .lut = args_.lut,
          .lut_t = lut_t_->view(),
-         .next_items = next_items_,
+         .scratch = scratch_,
          .dq_pooled = branches_.pooled_gradients ? floats(coarse_.dq) : nullptr,
          .dk_pooled = branches_.pooled_gradients ? floats(coarse_.dk) : nullptr,
          .dv_pooled = branches_.pooled_gradients ? floats(coarse_.dv) : nullptr,
@@ -182,7 +182,7 @@ class Backward {
   Tensor q_pooled_, k_pooled_, v_pooled_, dcoarse_out_;
   Tensor gated_dout_, delta_;
   ConstTensor dfine_out_;
-  int32_t* next_items_ = nullptr;
+  FineBackwardScratch scratch_;
 };
 
 }  // namespace

@@ -8,9 +8,23 @@
 
 #include "src/cuda/lut_t.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/query_statistics.h"
+#include "src/cuda/workspace.h"
 #include "vsa/stages.h"
 
 namespace vsa::cuda {
+
+/// Memory of a call: 512 bytes for each block of 64 queries of each head.
+struct FineBackwardScratch {
+  FineBackwardScratch() = default;
+  /// @param num_heads  batch * heads of q
+  FineBackwardScratch(Carver& workspace, const PlanTables& plans, int64_t num_heads)
+      : statistics(workspace.take<QueryStatistics>(num_heads * plans.q().shape.num_blocks())),
+        next_items(workspace.take<int32_t>(2)) {}
+
+  QueryStatistics* statistics = nullptr;
+  int32_t* next_items = nullptr;  // queues of the two kernels
+};
 
 struct FineBackwardInput {
   ConstTensor q;                 // [B, H, Sq, D] bf16 or f16, D 64 or 128
@@ -19,9 +33,9 @@ struct FineBackwardInput {
   ConstTensor lse;               // [B, H, Sq, 1] f32, as `fine` gave it
   const float* delta = nullptr;  // [B, H, Sq] contiguous: sum over d of fine_out * dout
   float scale = 0.0F;
-  ConstLut lut;                   // [B, H, Nq, pitch]; entries that name no kv tile are ignored
-  LutT lut_t;                     // its transpose
-  int32_t* next_items = nullptr;  // two words of workspace
+  ConstLut lut;  // [B, H, Nq, pitch]; entries that name no kv tile are ignored
+  LutT lut_t;    // its transpose
+  FineBackwardScratch scratch;
   // Gradients of the pooled tensors, contiguous; null: none. Every token of a tile gets the tile's
   // divided by its length.
   const float* dq_pooled = nullptr;  // [B, H, Nq, D]

@@ -66,7 +66,7 @@ Status fine_backward(const Context& context, const FineBackwardArgs& args) {
   VSA_TRY(plans.status());
   const TransposedLut lut_t(workspace, args.lut.dims, args.kv_plan->num_tiles());
   float* const delta = workspace.take<float>(batch * num_heads * seq_len);
-  int32_t* const next_items = workspace.take<int32_t>(2);
+  const FineBackwardScratch scratch(workspace, plans, batch * num_heads);
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status(kOperation));
   const DeviceScope device(kOperation, "q", args.q.data);
@@ -94,7 +94,7 @@ Status fine_backward(const Context& context, const FineBackwardArgs& args) {
                             .scale = *args.scale,
                             .lut = args.lut,
                             .lut_t = lut_t.view(),
-                            .next_items = next_items,
+                            .scratch = scratch,
                             .dq = args.dq,
                             .dk = args.dk,
                             .dv = args.dv},

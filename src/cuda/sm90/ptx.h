@@ -14,6 +14,9 @@ __device__ __forceinline__ uint32_t smem_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+/// The same value in all lanes, and the compiler knows it: it goes to a uniform register.
+__device__ __forceinline__ uint32_t uniform(uint32_t x) { return __shfl_sync(~0U, x, 0); }
+
 // --- mbarrier ------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals) {
@@ -64,6 +67,17 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap* map, co
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
       "l"(map), "r"(barrier), "r"(at.d), "r"(at.w), "r"(at.h), "r"(at.f), "r"(at.u)
+      : "memory");
+}
+
+/// `bytes` (a multiple of 16, as both addresses) from global to shared memory; they count on the
+/// barrier.
+__device__ __forceinline__ void copy_bytes(uint32_t to, const void* from, uint32_t bytes,
+                                           uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
 

@@ -1,4 +1,4 @@
-// wgmma with A in registers and B in shared memory, fp32 accumulators. Device-only.
+// wgmma with A in registers or, like B, in shared memory; fp32 accumulators. Device-only.
 //
 // B lies in slabs of 64 elements (128 bytes) by 64 rows, 8 KiB each, 128-byte swizzle: 16-byte
 // piece c of row r is at r * 128 + ((c ^ (r % 8)) * 16). That is what a copy of a box of 64
@@ -48,6 +48,10 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount][4]) {
   }
 }
 
+#define VSA_O8(d, i)                                                                          \
+  "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3]), "=f"(d[i + 4]), "=f"(d[i + 5]), \
+      "=f"(d[i + 6]), "=f"(d[i + 7])
+#define VSA_O32(d, i) VSA_O8(d, i), VSA_O8(d, i + 8), VSA_O8(d, i + 16), VSA_O8(d, i + 24)
 #define VSA_F8(d, i)                                                                          \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -86,13 +90,52 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount][4]) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kTransposed)); \
   }
 
+/// d = a * b for 64 columns, B as [64][16]: what d was is not read, so that the compiler need not
+/// keep it apart from products that are still running.
+#define VSA_WGMMA_FIRST_N64(NAME, TYPE)                                                    \
+  __device__ __forceinline__ void NAME(float(&d)[32], const uint32_t(&a)[4], uint64_t b) { \
+    asm volatile(                                                                          \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, 0, 0;\n"                                         \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" VSA_REGS_0_31     \
+        "}, "                                                                              \
+        "{%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}\n"                                      \
+        : VSA_O32(d, 0)                                                                    \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                             \
+  }
+#define VSA_WGMMA_SHARED_FIRST_N64(NAME, TYPE)                                         \
+  __device__ __forceinline__ void NAME(float(&d)[32], uint64_t a, uint64_t b) {        \
+    asm volatile(                                                                      \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, 0, 0;\n"                                     \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" VSA_REGS_0_31 \
+        "}, %32, %33, p, 1, 1, 0, 0;\n}\n"                                             \
+        : VSA_O32(d, 0)                                                                \
+        : "l"(a), "l"(b));                                                             \
+  }
+/// The same for 64 columns with A in shared memory, as [64][16].
+#define VSA_WGMMA_SHARED_N64(NAME, TYPE)                                                        \
+  __device__ __forceinline__ void NAME(float(&d)[32], uint64_t a, uint64_t b, int accumulate) { \
+    asm volatile(                                                                               \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                            \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" VSA_REGS_0_31          \
+        "}, %32, %33, p, 1, 1, 0, 0;\n}\n"                                                      \
+        : VSA_F32(d, 0)                                                                         \
+        : "l"(a), "l"(b), "r"(accumulate));                                                     \
+  }
+
 VSA_WGMMA_N64(wgmma_bf16, "bf16")
 VSA_WGMMA_N64(wgmma_f16, "f16")
 VSA_WGMMA_N128(wgmma_bf16, "bf16")
 VSA_WGMMA_N128(wgmma_f16, "f16")
+VSA_WGMMA_FIRST_N64(wgmma_first_bf16, "bf16")
+VSA_WGMMA_FIRST_N64(wgmma_first_f16, "f16")
+VSA_WGMMA_SHARED_FIRST_N64(wgmma_shared_first_bf16, "bf16")
+VSA_WGMMA_SHARED_FIRST_N64(wgmma_shared_first_f16, "f16")
+VSA_WGMMA_SHARED_N64(wgmma_shared_bf16, "bf16")
+VSA_WGMMA_SHARED_N64(wgmma_shared_f16, "f16")
 
 #undef VSA_WGMMA_N64
 #undef VSA_WGMMA_N128
+#undef VSA_WGMMA_SHARED_N64
 #undef VSA_F8
 #undef VSA_F32
 #undef VSA_REGS_0_31
@@ -106,6 +149,34 @@ __device__ __forceinline__ void wgmma(float (&d)[kCount], const uint32_t (&a)[4]
     wgmma_bf16<kTransposed>(d, a, b, accumulate);
   } else {
     wgmma_f16<kTransposed>(d, a, b, accumulate);
+  }
+}
+/// d = a * b, B as [64][16].
+template <class T>
+__device__ __forceinline__ void wgmma_first(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    wgmma_first_bf16(d, a, b);
+  } else {
+    wgmma_first_f16(d, a, b);
+  }
+}
+template <class T>
+__device__ __forceinline__ void wgmma_shared_first(float (&d)[32], uint64_t a, uint64_t b) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    wgmma_shared_first_bf16(d, a, b);
+  } else {
+    wgmma_shared_first_f16(d, a, b);
+  }
+}
+
+/// d += a * b with A in shared memory.
+template <class T>
+__device__ __forceinline__ void wgmma_shared(float (&d)[32], uint64_t a, uint64_t b,
+                                             int accumulate) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    wgmma_shared_bf16(d, a, b, accumulate);
+  } else {
+    wgmma_shared_f16(d, a, b, accumulate);
   }
 }
 

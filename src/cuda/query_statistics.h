@@ -1,0 +1,39 @@
+// What backward knows of the queries of a block beside q and dout. Host and device.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string_view>
+
+#include "src/cuda/block.h"
+#include "src/cuda/plan.h"
+#include "src/cuda/rows.h"
+#include "vsa/status.h"
+
+namespace vsa::cuda {
+
+inline constexpr float kLog2E = 1.44269504088896340736F;
+
+/// In the order of the block's rows, so that one copy brings them; rows without a token, and
+/// queries without a key, have kZeroExponent: their probabilities are 0.
+struct alignas(16) QueryStatistics {
+  static constexpr float kZeroExponent = -__builtin_huge_valf();
+  float minus_lse_log2[kBlockTokens];  // -lse * log2(e)
+  float delta[kBlockTokens];           // sum over d of fine_out * dout
+};
+
+struct QueryStatisticsParams {
+  ConstRows lse;       // [B, H, S, 1] f32, natural log
+  const float* delta;  // [B, H, S] f32 contiguous
+  int64_t seq_len;
+  PlanTable plan;
+  int32_t num_heads;
+  int64_t num_items;  // batch * num_heads * blocks
+  QueryStatistics* to;
+};
+
+/// Enqueues the gathering from the caller's order.
+Status run_query_statistics(std::string_view operation, const QueryStatisticsParams& params,
+                            cudaStream_t stream);
+
+}  // namespace vsa::cuda

@@ -1,0 +1,87 @@
+// The frame of both kernels of the fine backward: barriers, roles of warps, launch. Device-only.
+//
+//   warps 0, 1           producers, one for each consumer (fine_backward_producer.h)
+//   warps 4-7, 8-11      consumers: one block each of the side that is owned
+//
+// Persistent: one CTA on each multiprocessor. Its consumers share nothing; each takes item after
+// item from a queue, heads outermost, because lists differ in length. Who computes an item does not
+// change its bits.
+#pragma once
+
+#include "src/cuda/half_type.h"
+#include "src/cuda/launch.h"
+#include "src/cuda/sm90/fine_backward_kernel.h"
+#include "src/cuda/sm90/fine_backward_producer.h"
+
+namespace vsa::cuda::sm90 {
+
+// 64512 registers are 384 x 168; 128 x 24 + 256 x 240 and 128 x 56 + 256 x 224 are the same.
+inline constexpr int kBackwardThreads = 384;
+template <int kHeadDim>
+inline constexpr int kBackwardProducerRegisters = kHeadDim == 128 ? 24 : 56;
+template <int kHeadDim>
+inline constexpr int kBackwardConsumerRegisters = kHeadDim == 128 ? 240 : 224;
+
+template <int kHeadDim>
+__device__ __forceinline__ void init_barriers(typename BackwardSmem<kHeadDim>::State& s) {
+  using Smem = BackwardSmem<kHeadDim>;
+  const auto init = [](uint64_t& full, uint64_t& empty) {
+    barrier_init(smem_address(&full), 1);
+    barrier_init(smem_address(&empty), kWarpsPerConsumer);
+  };
+  init(s.full_own, s.empty_own);
+  for (uint32_t i = 0; i < Smem::kFirstStages; ++i) init(s.full_first[i], s.empty_first[i]);
+  for (uint32_t i = 0; i < Smem::kSecondStages; ++i) init(s.full_second[i], s.empty_second[i]);
+}
+
+template <class Consumer, int kHeadDim, bool kOwnsKeys>
+__global__ void __launch_bounds__(kBackwardThreads, 1)
+    fine_bwd_kernel(const __grid_constant__ FineBackwardParams params) {
+  // What the driver reserves below is 1 KiB, so that this is a multiple of 1 KiB.
+  extern __shared__ __align__(BackwardSmem<kHeadDim>::kAlignment) uint8_t raw[];
+  auto& smem = *reinterpret_cast<BackwardSmem<kHeadDim>*>(raw);
+  if (threadIdx.x == 0) {
+    init_barriers<kHeadDim>(smem.state[0]);
+    init_barriers<kHeadDim>(smem.state[1]);
+    fence_barrier_init();
+  }
+  __syncthreads();
+
+  const uint32_t warpgroup = uniform(threadIdx.x / 128);
+  if (warpgroup == 0) {
+    give_registers<kBackwardProducerRegisters<kHeadDim>>();
+    const uint32_t warp = uniform(threadIdx.x / 32);
+    if (warp < 2) BackwardProducer<kHeadDim, kOwnsKeys>(params, smem, warp).run();
+  } else {
+    take_registers<kBackwardConsumerRegisters<kHeadDim>>();
+    Consumer(params, smem, warpgroup - 1).run();
+  }
+}
+
+template <class Consumer, int kHeadDim, bool kOwnsKeys>
+Status launch_backward(const FineBackwardParams& params, const FineBackwardLaunch& how) {
+  constexpr int kBytes = sizeof(BackwardSmem<kHeadDim>);
+  static_assert(kBytes <= 232448, "a CTA has at most 227 KiB");
+  const int pairs = (params.num_items + 1) / 2;
+  VSA_TRY(check(how.operation, cudaMemsetAsync(params.next_item, 0, sizeof(int32_t), how.stream)));
+  return launch(how.operation, fine_bwd_kernel<Consumer, kHeadDim, kOwnsKeys>,
+                {.grid = dim3(static_cast<unsigned>(pairs < how.num_sms ? pairs : how.num_sms)),
+                 .block = dim3(kBackwardThreads),
+                 .smem_bytes = kBytes,
+                 .stream = how.stream},
+                params);
+}
+
+/// Calls `with` with the consumer for dtype and head_dim.
+template <template <class, int> class Consumer, bool kOwnsKeys>
+Status launch_backward(const FineBackwardParams& params, const FineBackwardLaunch& how) {
+  using B = __nv_bfloat16;
+  if (how.dtype == DType::kBF16) {
+    return how.head_dim == 128 ? launch_backward<Consumer<B, 128>, 128, kOwnsKeys>(params, how)
+                               : launch_backward<Consumer<B, 64>, 64, kOwnsKeys>(params, how);
+  }
+  return how.head_dim == 128 ? launch_backward<Consumer<__half, 128>, 128, kOwnsKeys>(params, how)
+                             : launch_backward<Consumer<__half, 64>, 64, kOwnsKeys>(params, how);
+}
+
+}  // namespace vsa::cuda::sm90

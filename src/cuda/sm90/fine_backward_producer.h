@@ -1,0 +1,224 @@
+// The producer of a consumer of the fine backward: one warp that brings its blocks. Device-only.
+//
+// The list of an item is walked twice at most: full blocks first, a step each, then short ones
+// (from the far edges of the grid) packed into steps of 64 rows as the forward does (schedule.h). A
+// step is announced to the consumer only when it is known whether another follows.
+//
+// It has 24 registers, as the consumers need the others: what can be read again is not kept.
+#pragma once
+
+#include "src/cuda/schedule.h"
+#include "src/cuda/sm90/copy_block.h"
+#include "src/cuda/sm90/fine_backward_params.h"
+#include "src/cuda/sm90/ptx.h"
+
+namespace vsa::cuda::sm90 {
+
+/// @tparam kOwnsKeys  whether items are blocks of keys and queries stream, else the other way round
+template <int kHeadDim, bool kOwnsKeys>
+class BackwardProducer {
+ public:
+  using Smem = BackwardSmem<kHeadDim>;
+  using Copy = BlockCopy<Smem::kSlabs>;
+
+  __device__ __forceinline__ BackwardProducer(const FineBackwardParams& params, Smem& smem,
+                                              uint32_t half)
+      : p_(params),
+        own_(kOwnsKeys ? params.kv : params.q),
+        other_(kOwnsKeys ? params.q : params.kv),
+        t_(smem.tiles[half]),
+        s_(smem.state[half]),
+        lane_(threadIdx.x % 32),
+        item_(static_cast<int32_t>(blockIdx.x + half * gridDim.x)) {}
+
+  __device__ __forceinline__ void run() {
+    for (;; item_parity_ ^= 1) {
+      barrier_wait(smem_address(&s_.empty_own), item_parity_ ^ 1);
+      if (item_ >= p_.num_items) break;
+      int32_t next = 0;  // asked for now, needed when this item is done
+      if (lane_ == 0) next = atomicAdd(p_.next_item, 1) + static_cast<int32_t>(2 * gridDim.x);
+      produce();
+      item_ = __shfl_sync(~0U, next, 0);
+    }
+    if (lane_ == 0) {
+      s_.item[item_parity_].idx = -1;
+      barrier_arrive(smem_address(&s_.full_own));
+    }
+  }
+
+ private:
+  struct TileList {
+    const int32_t* index;
+    int32_t count;
+  };
+
+  __device__ __forceinline__ void produce() {
+    const int32_t head_idx = item_ / own_.plan.num_blocks();
+    const int32_t b = head_idx / own_.num_heads;
+    const int32_t h = head_idx % own_.num_heads;
+    const int32_t block_idx = item_ % own_.plan.num_blocks();
+    const int32_t tile = block_idx / own_.plan.blocks_per_tile;
+    const Block block = block_at(own_, block_idx);
+    if (lane_ == 0) {
+      s_.item[item_parity_].block = block;
+      s_.item[item_parity_].idx = item_;
+      const uint32_t full = smem_address(&s_.full_own);
+      barrier_expect(full, 2 * Copy::bytes(block));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        Copy::start(own_.maps[i], block, smem_address(t_.own[i]), 0,
+                    b * own_.step[i].batch + h * own_.step[i].head, full);
+      }
+    }
+    packer_ = {};
+    if (block.len() > 0) {
+      if constexpr (kOwnsKeys) {
+        other_head_ = head_idx * p_.group_size;
+#pragma unroll 1
+        do {
+          const int64_t row = int64_t{other_head_} * own_.plan.num_tiles + tile;
+          const int64_t begin = __ldg(p_.lut_t.offset + row);
+          feed({p_.lut_t.index + begin,
+                static_cast<int32_t>(__ldg(p_.lut_t.offset + row + 1) - begin)});
+          packer_.row = kBlockTokens;  // a step is of one head
+        } while (++other_head_ % p_.group_size != 0);
+      } else {
+        other_head_ = head_idx / p_.group_size;
+        const int64_t row = int64_t{head_idx} * own_.plan.num_tiles + tile;
+        feed({p_.lut.index + row * p_.lut.dims.pitch,
+              clamp_to(__ldg(p_.lut.count + row), static_cast<int32_t>(p_.lut.dims.pitch))});
+      }
+    }
+    if (packer_.num_steps > 0) {
+      close_step(true);
+    } else {
+      announce_item(false);
+    }
+  }
+
+  __device__ __forceinline__ static Block block_at(const BackwardSide& side, int32_t idx) {
+    const int4 block = __ldg(reinterpret_cast<const int4*>(side.blocks) + idx);
+    return {block.x, block.y, block.z, static_cast<uint32_t>(block.w)};
+  }
+
+  /// Block i of the tiles on the list; -1 if there is none.
+  __device__ __forceinline__ int32_t block_of(const TileList& list, int32_t i) const {
+    const int32_t per_tile = other_.plan.blocks_per_tile;
+    if (i >= list.count * per_tile) return -1;
+    const int32_t tile = __ldg(list.index + i / per_tile);
+    if (tile < 0 || tile >= other_.plan.num_tiles) return -1;
+    return tile * per_tile + i % per_tile;
+  }
+
+  /// All steps of one list.
+  __device__ __forceinline__ void feed(const TileList& list) {
+    bool has_short = true;
+#pragma unroll 1
+    for (bool packs = false; has_short; packs = true) {
+      has_short = false;
+#pragma unroll 1
+      for (int32_t base = 0; base < list.count * other_.plan.blocks_per_tile; base += 32) {
+        const int32_t idx = block_of(list, base + static_cast<int32_t>(lane_));
+        const int len = idx < 0 ? 0 : block_at(other_, idx).len();
+        const unsigned full = __ballot_sync(~0U, len == kBlockTokens);
+        const unsigned some = __ballot_sync(~0U, len > 0) & ~full;
+        has_short = has_short || (!packs && some != 0);
+#pragma unroll 1
+        for (unsigned left = packs ? some : full; left != 0; left &= left - 1) {
+          load(__shfl_sync(~0U, idx, __ffs(static_cast<int>(left)) - 1));
+        }
+      }
+    }
+  }
+
+  /// Starts copying block `idx` into the open step, or into the next if it has no room.
+  __device__ __forceinline__ void load(int32_t idx) {
+    const Block block = block_at(other_, idx);
+    const bool is_first = packer_.num_steps == 0;
+    const auto [row, opens_step] = packer_.place(block.len());
+    if (opens_step) {
+      if (is_first) {
+        announce_item(true);
+      } else {
+        close_step(false);
+      }
+      barrier_wait(smem_address(&s_.empty_first[first_.idx()]), first_.parity() ^ 1);
+    }
+    copy<0>(block, idx, row, t_.first[first_.idx()], s_.minus_lse_log2[first_.idx()],
+            s_.full_first[first_.idx()]);
+    if (lane_ == 0) {
+      uint64_t& bits = s_.step[first_.idx()].row_bits;
+      bits = row_bits(row, block.len()) | (opens_step ? 0 : bits);
+    }
+    if (opens_step) {
+      barrier_wait(smem_address(&s_.empty_second[second_.idx()]), second_.parity() ^ 1);
+    }
+    copy<1>(block, idx, row, t_.second[second_.idx()], s_.delta[second_.idx()],
+            s_.full_second[second_.idx()]);
+    __syncwarp();
+  }
+
+  /// One of the two tensors of a block, and what belongs to its queries.
+  template <int kWhich>
+  __device__ __forceinline__ void copy(const Block& block, int32_t idx, int32_t row,
+                                       const uint8_t (&tile)[Smem::kTileBytes],
+                                       float (&statistics)[kBlockTokens], uint64_t& full) const {
+    // Rows without a token: the first block of a step sets them all, before any copy.
+    if (kOwnsKeys && row == 0 && block.len() < kBlockTokens) {
+      statistics[lane_] = statistics[lane_ + 32] =
+          kWhich == 0 ? QueryStatistics::kZeroExponent : 0.0F;
+      fence_async_shared();
+      __syncwarp();
+    }
+    if (lane_ != 0) return;
+    const auto rows = static_cast<uint32_t>((block.len() + 7) / 8 * 8);
+    const uint32_t statistics_bytes = kOwnsKeys ? rows * sizeof(float) : 0;
+    barrier_expect(smem_address(&full), Copy::bytes(block) + statistics_bytes);
+    const HeadStep& step = other_.step[kWhich];
+    const int32_t head =
+        other_head_ / other_.num_heads * step.batch + other_head_ % other_.num_heads * step.head;
+    Copy::start(other_.maps[kWhich], block, smem_address(tile), row, head, smem_address(&full));
+    if constexpr (kOwnsKeys) {
+      const int64_t block_idx = int64_t{other_head_} * other_.plan.num_blocks() + idx;
+      const QueryStatistics& from = p_.statistics[block_idx];
+      copy_bytes(smem_address(statistics + row), kWhich == 0 ? from.minus_lse_log2 : from.delta,
+                 statistics_bytes, smem_address(&full));
+    }
+  }
+
+  __device__ __forceinline__ void close_step(bool is_last) {
+    const uint64_t bits = s_.step[first_.idx()].row_bits;
+    if (bits != ~uint64_t{0}) {
+      // Their probabilities are 0, but 0 * NaN is NaN, and what lies there is old.
+      Copy::zero_other_rows(smem_address(t_.first[first_.idx()]), bits);
+      Copy::zero_other_rows(smem_address(t_.second[second_.idx()]), bits);
+    }
+    if (lane_ == 0) {
+      s_.step[first_.idx()].is_last = is_last ? 1U : 0U;
+      barrier_arrive(smem_address(&s_.full_first[first_.idx()]));
+      barrier_arrive(smem_address(&s_.full_second[second_.idx()]));
+    }
+    first_.advance();
+    second_.advance();
+  }
+
+  __device__ __forceinline__ void announce_item(bool has_steps) {
+    if (lane_ != 0) return;
+    s_.item[item_parity_].has_steps = has_steps ? 1 : 0;
+    barrier_arrive(smem_address(&s_.full_own));
+  }
+
+  const FineBackwardParams& p_;
+  const BackwardSide &own_, &other_;
+  typename Smem::Tiles& t_;
+  typename Smem::State& s_;
+  const uint32_t lane_;
+  int32_t item_;
+  uint32_t item_parity_ = 0;
+  int32_t other_head_ = 0;  // of the side that streams: batch * its num_heads
+  StepPacker packer_;       // steps of the item
+  RingSlot<Smem::kFirstStages> first_;
+  RingSlot<Smem::kSecondStages> second_;
+};
+
+}  // namespace vsa::cuda::sm90
