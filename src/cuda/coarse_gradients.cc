@@ -45,6 +45,7 @@ CoarseGradients::CoarseGradients(Carver& workspace, const ConstTensor& q, const 
     return t;
   };
   scores_ = take();
+  stats_ = take_coarse_stats(workspace, batch_of_piece_ * heads * num_q_tiles, num_kv_tiles);
   if (!backward) return;
   dscores_ = take();
   row_stats_ = workspace.take<CoarseRowStats>(batch_of_piece_ * heads * num_q_tiles);
@@ -66,6 +67,7 @@ Status CoarseGradients::for_each_piece(const CoarseTensors& tensors, const int32
                                  .kv_len = kv_len,
                                  .scores = rows_of(scores_),
                                  .out = from(rows_of(tensors.out), b, h),
+                                 .stats = stats_,
                                  .num_heads = static_cast<int32_t>(heads),
                                  .group_size = static_cast<int32_t>(group_size),
                                  .num_q_tiles = static_cast<int32_t>(num_q_tiles),
@@ -99,6 +101,7 @@ Status CoarseGradients::backward(std::string_view operation, const CoarseTensors
     if (!piece.is_all) {
       CoarseParams scores_only = piece.params.forward;
       scores_only.out = {};
+      scores_only.stats = nullptr;
       VSA_TRY(run_coarse(operation, scores_only, piece.batch, stream));
     }
     return run_coarse_backward(operation, piece.params, piece.batch, stream);

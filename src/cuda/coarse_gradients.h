@@ -37,6 +37,7 @@ class CoarseGradients {
 
   int64_t batch_of_piece_ = 0, kv_heads_of_piece_ = 0;
   Tensor scores_, dscores_;  // [batch_of_piece, heads_of_piece, Nq, Nk], rows of 16 bytes
+  float2* stats_ = nullptr;
   CoarseRowStats* row_stats_ = nullptr;
 };
 
