@@ -6,6 +6,9 @@
 // twice, which is what the rate from L2 to shared memory asks for. With lists of equal length both
 // halves have equally long ways.
 //
+// The fine kernel has two rings of shared memory slots, a slot a step: common step i goes to ring
+// i % 2, what only one half keeps to the ring of that half (sm90/fine_slots.h).
+//
 // A step is 64 rows of shared memory: one full block, or several short ones (from the far edges of
 // the grid) each at a multiple of 8 rows, so that padding costs next to nothing.
 #pragma once
@@ -67,32 +70,6 @@ struct StepPacker {
 /// Rows of a step that hold a token, as bits, given one of its blocks.
 VSA_HOST_DEVICE uint64_t row_bits(int32_t row, int32_t len) {
   return (len >= kBlockTokens ? ~uint64_t{0} : (uint64_t{1} << len) - 1) << row;
-}
-
-/// A ring of shared memory slots that both halves of a pair know by heart. Common step i uses ring
-/// i % 2; afterwards each half has ring `half` for itself.
-struct RingUse {
-  uint32_t ring;
-  uint32_t use;  ///< how often the ring was used before: slot use % stages, phase use / stages
-};
-
-/// What step i (common ones first, then its own) of a half uses. `before`: uses of each ring by
-/// earlier pairs.
-VSA_HOST_DEVICE RingUse ring_use(const uint32_t (&before)[2], int32_t num_common, int32_t half,
-                                 int32_t i) {
-  if (i < num_common) {
-    const uint32_t ring = static_cast<uint32_t>(i) & 1U;
-    return {ring, (ring == 0 ? before[0] : before[1]) + (static_cast<uint32_t>(i) >> 1)};
-  }
-  const auto common = static_cast<uint32_t>(num_common + 1 - half) >> 1;
-  return {static_cast<uint32_t>(half),
-          (half == 0 ? before[0] : before[1]) + common + static_cast<uint32_t>(i - num_common)};
-}
-
-/// Adds the uses of a finished pair.
-VSA_HOST_DEVICE void advance_rings(uint32_t (&before)[2], const ScheduleHead& head) {
-  before[0] += static_cast<uint32_t>((head.num_common + 1) / 2 + head.num_own[0]);
-  before[1] += static_cast<uint32_t>(head.num_common / 2 + head.num_own[1]);
 }
 
 }  // namespace vsa::cuda

@@ -32,14 +32,15 @@ struct Epilogue {
   static constexpr int kPieces = kHeadDim / 32;  // of 8 columns a thread has in each row
 
   const FineParams& p;
-  Block block;
-  int32_t b, h, q_tile;
+  const int32_t item;
+  const int half;
 
-  uint4 gate[2][kPieces];
+  __device__ __forceinline__ Epilogue(const FineParams& params, int32_t item_idx, int consumer)
+      : p(params), item(item_idx), half(consumer) {}
 
-  /// Row `half` (0 or 1) of this thread in the block.
-  __device__ __forceinline__ int32_t row(int half) const {
-    return static_cast<int32_t>(threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + half * 8);
+  /// Row `i` (0 or 1) of this thread in the block.
+  __device__ __forceinline__ static int32_t row(int i) {
+    return static_cast<int32_t>(thread_idx() / 32 % 4 * 16 + thread_idx() % 32 / 4) + i * 8;
   }
   /// First column of piece i.
   __device__ __forceinline__ static int32_t column(int i) {
@@ -47,45 +48,51 @@ struct Epilogue {
   }
   template <class AnyRows>
   __device__ __forceinline__ int64_t offset(const AnyRows& rows, int64_t position) const {
-    return b * rows.batch + h * rows.head + position * rows.seq;
+    const int32_t head_idx = item / p.num_pairs;
+    return head_idx / p.num_heads * rows.batch + head_idx % p.num_heads * rows.head +
+           position * rows.seq;
   }
 
-  /// Starts loading the gate, early enough to hide it behind the last products.
-  __device__ __forceinline__ void load_gate() {
-    if (p.gate.data == nullptr) return;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (row(half) >= block.len()) continue;
-      const int64_t from = offset(p.gate, position_of(p.q_plan, block, row(half)));
-#pragma unroll
-      for (int i = 0; i < kPieces; ++i) {
-        gate[half][i] = __ldg(
-            reinterpret_cast<const uint4*>(static_cast<const T*>(p.gate.data) + from + column(i)));
-      }
-    }
+  /// Brings the gate into L2, for store to find it there: a thread one of the 128-byte lines.
+  __device__ __forceinline__ void prefetch_gate(const Block& block) const {
+    constexpr int kLines = kHeadDim / 64;  // of a row
+    const auto idx = static_cast<int32_t>(thread_idx() % 128);
+    if (p.gate.data == nullptr || idx / kLines >= block.len()) return;
+    const T* line = static_cast<const T*>(p.gate.data) +
+                    offset(p.gate, position_of(p.q_plan, block, idx / kLines)) + idx % kLines * 64;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
   }
 
-  __device__ __forceinline__ void store(float (&out)[kHeadDim / 2], const SoftmaxState& softmax) {
+  __device__ __forceinline__ void store(const Block& block, float (&out)[kHeadDim / 2],
+                                        const SoftmaxState& softmax) const {
     const float* coarse = nullptr;
     if (p.coarse_out != nullptr) {
-      const int32_t num_q_tiles = p.q_plan.num_tiles;
-      coarse = p.coarse_out +
-               (static_cast<int64_t>(b * p.num_heads + h) * num_q_tiles + q_tile) * kHeadDim;
+      const int32_t q_tile = (item % p.num_pairs * 2 + half) / p.q_plan.blocks_per_tile;
+      const int64_t head_idx = item / p.num_pairs;
+      coarse = p.coarse_out + (head_idx * p.q_plan.num_tiles + q_tile) * kHeadDim;
     }
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float sum = softmax.sum[half];
-      const bool valid = row(half) < block.len();
+    for (int r = 0; r < 2; ++r) {
+      const float sum = softmax.sum[r];
+      const bool valid = row(r) < block.len();
       const float inverse = sum == 0.0F ? 0.0F : p.gate_fine / sum;
-      const int64_t position = position_of(p.q_plan, block, row(half));
-      const bool stored = row(half) < block.rows();
+      const int64_t position = position_of(p.q_plan, block, row(r));
+      const bool stored = row(r) < block.rows();
       if (stored && p.lse.data != nullptr && threadIdx.x % 4 == 0) {
-        const float lse = sum == 0.0F ? kMinusInfinity
-                                      : (softmax.max[half] * p.scale_log2 + log2_fast(sum)) *
-                                            0.693147180559945309F;
+        const float lse =
+            sum == 0.0F ? kMinusInfinity
+                        : (softmax.max[r] * p.scale_log2 + log2_fast(sum)) * 0.693147180559945309F;
         static_cast<float*>(p.lse.data)[offset(p.lse, position)] = valid ? lse : 0.0F;
       }
       T* const to = static_cast<T*>(p.out.data) + offset(p.out, position);
+      uint4 gate[kPieces] = {};
+      if (valid && p.gate.data != nullptr) {
+        const T* from = static_cast<const T*>(p.gate.data) + offset(p.gate, position);
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+          gate[i] = __ldg(reinterpret_cast<const uint4*>(from + column(i)));
+        }
+      }
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
         float x[8];
@@ -93,13 +100,13 @@ struct Epilogue {
         for (int c = 0; c < 2; ++c) {
           float four[4];
 #pragma unroll
-          for (int j = 0; j < 4; ++j) four[j] = out[(i * 4 + j) * 4 + half * 2 + c];
+          for (int j = 0; j < 4; ++j) four[j] = out[(i * 4 + j) * 4 + r * 2 + c];
           transpose4(four);
 #pragma unroll
           for (int j = 0; j < 4; ++j) x[2 * j + c] = four[j] * inverse;
         }
         if (!stored) continue;
-        if (coarse != nullptr) add_coarse(x, coarse + column(i), gate[half][i]);
+        if (coarse != nullptr) add_coarse(x, coarse + column(i), gate[i]);
         uint4 packed{HalfType<T>::pack(x[0], x[1]), HalfType<T>::pack(x[2], x[3]),
                      HalfType<T>::pack(x[4], x[5]), HalfType<T>::pack(x[6], x[7])};
         if (!valid) packed = uint4{0, 0, 0, 0};

@@ -53,6 +53,14 @@ struct FineParams {
 
 inline constexpr uint32_t kWarpsPerConsumer = 4;
 
+/// What a consumer must know of an item besides its q.
+struct alignas(16) ItemHalf {
+  int32_t num_common = 0;
+  int32_t num_own[2] = {0, 0};
+  int32_t item = 0;
+  Block block;
+};
+
 /// Shared memory of the kernel, from a multiple of 1 KiB on.
 ///   head_dim 128:  q 2 x 16 KiB, 2 rings of 3 slots of k 16 KiB + v 16 KiB: 224 KiB of 227
 ///   head_dim  64:  q 2 x  8 KiB, 2 rings of 6 slots of k  8 KiB + v  8 KiB: 208 KiB
@@ -65,9 +73,9 @@ struct FineSmem {
   uint8_t q[2][kTileBytes];
   uint8_t k[2][kStages][kTileBytes];
   uint8_t v[2][kStages][kTileBytes];
-  uint64_t row_bits[2][kStages];  // rows of the slot that hold tokens
-  ScheduleHead head[2];           // one for each consumer
-  Block q_block[2];
+  uint32_t notes[3 * kWarpsPerConsumer];  // a consuming warp's to itself
+  uint64_t row_bits[2][kStages];          // rows of the slot that hold tokens
+  ItemHalf item[2][2];                    // of even and odd items, one for each consumer
   // full: one arrival of the producer, and the bytes. empty: one arrival of each consuming warp.
   uint64_t full_k[2][kStages], full_v[2][kStages];
   uint64_t empty_k[2][kStages], empty_v[2][kStages];

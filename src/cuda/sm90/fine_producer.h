@@ -65,11 +65,15 @@ class Producer {
     const int32_t idx = item % p_.num_pairs * 2 + static_cast<int32_t>(half);
     Block block{0, 0, 0, 0};  // without rows: the second of a last odd block
     if (idx < p_.q_plan.num_blocks()) block = p_.q_blocks[idx];
+    constexpr int kNumOwn = offsetof(ScheduleHead, num_own) / 4;
+    const ItemHalf of{
+        .num_common = __shfl_sync(~0U, head, 0),
+        .num_own = {__shfl_sync(~0U, head, kNumOwn), __shfl_sync(~0U, head, kNumOwn + 1)},
+        .item = item,
+        .block = block};
     barrier_wait(smem_address(&s_.empty_q[half]), parity ^ 1);
-    if (lane_ < kHeadWords) reinterpret_cast<int32_t*>(&s_.head[half])[lane_] = head;
-    __syncwarp();
     if (lane_ == 0) {
-      s_.q_block[half] = block;
+      s_.item[parity][half] = of;
       barrier_expect(full, copied_bytes(block));
       copy_block(p_.q, block, smem_address(s_.q[half]), 0, q_head, full);
       barrier_arrive(full);

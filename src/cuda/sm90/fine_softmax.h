@@ -15,48 +15,79 @@ inline constexpr float kMinusInfinity = -__builtin_huge_valf();
 
 /// Scores of rows of the slot that hold no token become -inf.
 __device__ __forceinline__ void mask_scores(float (&s)[kScores], uint64_t row_bits) {
-  const uint64_t mine = row_bits >> (threadIdx.x % 4 * 2);
 #pragma unroll
-  for (int i = 0; i < kScores; ++i) {
-    if ((mine >> (i / 4 * 8 + i % 2) & 1U) == 0) s[i] = kMinusInfinity;
+  for (int word = 0; word < 2; ++word) {
+    const uint32_t mine = static_cast<uint32_t>(row_bits >> (32 * word)) >> (threadIdx.x % 4 * 2);
+#pragma unroll
+    for (int i = 0; i < kScores / 2; ++i) {
+      if ((mine >> (i / 4 * 8 + i % 2) & 1U) == 0) s[word * kScores / 2 + i] = kMinusInfinity;
+    }
   }
+}
+
+template <int kCount>
+__device__ __forceinline__ void rescale_rows(float (&out)[kCount], const float (&by)[2]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) out[i] *= by[i / 2 % 2];
 }
 
 /// What the softmax knows of a thread's two rows.
 struct SoftmaxState {
-  static constexpr float kSlack = 8.0F;             ///< probabilities are at most 2^kSlack
+  /// Probabilities are relative to the maximum of the row, or to one that was at most 8 powers of
+  /// two less: all that counts is that a row's sums have the same one and nothing overflows.
+  static constexpr float kSlack = 8.0F;
   float max[2] = {kMinusInfinity, kMinusInfinity};  ///< of raw scores, or up to kSlack below
   float sum[2] = {0.0F, 0.0F};                      ///< of this thread's columns only
 
-  /// Turns scores into probabilities relative to the new maximum; `rescale` is what earlier sums
-  /// must be multiplied by, exactly 1 where nothing changed. A maximum that grew by at most 8
-  /// powers of two stays the reference: all that counts is that every sum has the same one and
-  /// nothing overflows.
-  __device__ __forceinline__ void step(float (&s)[kScores], float scale_log2, float (&rescale)[2]) {
+  /// Looks at the scores of a slot before they become probabilities. Most have no maximum that
+  /// outgrows the slack: they need nothing from other lanes.
+  /// @return whether one did in this warp; then what was relative to the old maxima must be
+  ///         multiplied by `by`, exactly 1 in rows where nothing changed
+  __device__ __forceinline__ bool admit(const float (&s)[kScores], float scale_log2,
+                                        float (&by)[2]) {
+    float most[4] = {s[0], s[1], s[2], s[3]};  // columns apart: shorter chains
+#pragma unroll
+    for (int i = 4; i < kScores; ++i) most[i % 4] = fmaxf(most[i % 4], s[i]);
+    const float row_most[2] = {fmaxf(most[0], most[1]), fmaxf(most[2], most[3])};
+    const bool outgrown =
+        outgrows(row_most[0], 0, scale_log2) || outgrows(row_most[1], 1, scale_log2);
+    if (__builtin_expect(__any_sync(~0U, outgrown) == 0, 1)) return false;
+    grow(row_most, scale_log2, by);
+    return true;
+  }
+
+  /// Turns admitted scores into probabilities.
+  __device__ __forceinline__ void exponentiate(float (&s)[kScores], float scale_log2) {
+    float offset[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      float most = max[row];
-#pragma unroll
-      for (int j = 0; j < kScores / 4; ++j) {
-        most = fmaxf(most, fmaxf(s[4 * j + 2 * row], s[4 * j + 2 * row + 1]));
-      }
-      most = fmaxf(most, __shfl_xor_sync(~0U, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(~0U, most, 2));
-      if ((most - max[row]) * scale_log2 <= kSlack) most = max[row];
       // Without a finite score there is nothing to subtract: exp2(-inf) is the right 0.
-      const float offset = most == kMinusInfinity ? 0.0F : most * scale_log2;
-      rescale[row] = most == max[row] ? 1.0F : exp2_fast((max[row] - most) * scale_log2);
-      max[row] = most;
-      float added = 0.0F;
+      offset[row] = max[row] == kMinusInfinity ? 0.0F : max[row] * scale_log2;
+    }
 #pragma unroll
-      for (int j = 0; j < kScores / 4; ++j) {
+    for (int i = 0; i < kScores; ++i) {
+      s[i] = exp2_fast(fmaf(s[i], scale_log2, -offset[i / 2 % 2]));
+      sum[i / 2 % 2] += s[i];
+    }
+  }
+
+  __device__ __forceinline__ bool outgrows(float most, int row, float scale_log2) const {
+    return (most - max[row]) * scale_log2 > kSlack;  // false for -inf - -inf
+  }
+
+  /// Takes over the maxima of rows that outgrew the slack. `by`: what was relative to the old ones
+  /// must be multiplied by it.
+  __device__ __forceinline__ void grow(const float (&most)[2], float scale_log2, float (&by)[2]) {
 #pragma unroll
-        for (int c = 2 * row; c < 2 * row + 2; ++c) {
-          s[4 * j + c] = exp2_fast(fmaf(s[4 * j + c], scale_log2, -offset));
-          added += s[4 * j + c];
-        }
-      }
-      sum[row] = sum[row] * rescale[row] + added;
+    for (int row = 0; row < 2; ++row) {
+      float all = most[row];
+      all = fmaxf(all, __shfl_xor_sync(~0U, all, 1));
+      all = fmaxf(all, __shfl_xor_sync(~0U, all, 2));
+      by[row] = 1.0F;
+      if (!outgrows(all, row, scale_log2)) continue;
+      by[row] = exp2_fast((max[row] - all) * scale_log2);
+      max[row] = all;
+      sum[row] *= by[row];
     }
   }
 
@@ -79,12 +110,6 @@ __device__ __forceinline__ void pack_probabilities(const float (&s)[kScores],
 #pragma unroll
     for (int j = 0; j < 4; ++j) p[i][j] = HalfType<T>::pack(s[8 * i + 2 * j], s[8 * i + 2 * j + 1]);
   }
-}
-
-template <int kCount>
-__device__ __forceinline__ void rescale_rows(float (&out)[kCount], const float (&by)[2]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) out[i] *= by[i / 2 % 2];
 }
 
 }  // namespace vsa::cuda::sm90

@@ -14,6 +14,19 @@ __device__ __forceinline__ uint32_t smem_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+/// The compiler does not know where the value comes from: it keeps it instead of making it again.
+__device__ __forceinline__ int opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+/// threadIdx.x, read anew: what depends on it takes no register in between.
+__device__ __forceinline__ uint32_t thread_idx() {
+  uint32_t x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+}
+
 /// The same value in all lanes, and the compiler knows it: it goes to a uniform register.
 __device__ __forceinline__ uint32_t uniform(uint32_t x) { return __shfl_sync(~0U, x, 0); }
 
@@ -54,6 +67,21 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
+/// Whether the phase of that parity is complete.
+__device__ __forceinline__ bool barrier_test(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // --- copies --------------------------------------------------------------------------------------
 
 struct Box {
@@ -88,6 +116,11 @@ __device__ __forceinline__ void fence_async_shared() {
 
 // --- shared memory -------------------------------------------------------------------------------
 
+__device__ __forceinline__ uint64_t load_shared64(uint32_t address) {
+  uint64_t x;
+  asm volatile("ld.shared.b64 %0, [%1];" : "=l"(x) : "r"(address) : "memory");
+  return x;
+}
 __device__ __forceinline__ void store_zero16(uint32_t address) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/cuda/schedule.h"
+#include "src/cuda/sm90/fine_slots.h"
 
 namespace vsa::cuda {
 namespace {
@@ -103,51 +104,76 @@ struct Machine {
     if (!(slot.content == want)) ++wrong;
   }
 
-  /// Waits for and reads what products of one step read: keys of step i + 1, values of step i - 1.
+  struct Use {
+    int kind;
+    sm90::Slot slot;
+    Content content;
+  };
+
+  /// As sm90/fine_consumer.h: a slot on its own if there is an odd number, then two a step; the
+  /// keys of a step are waited for together with the values of the one before.
+  template <int kStages>
   Agent consumer(int half) {
-    uint32_t before[2] = {0, 0};
+    sm90::Rings<kStages> first;
     uint32_t parity = 0;  // of `meet`
     for (int item = 0; item < static_cast<int>(items.size()); ++item) {
       const ScheduleHead& head = items[static_cast<size_t>(item)];
-      const int num_steps = head.num_common + head.num_own[half];
-      for (int i = -1; i <= num_steps && num_steps > 0; ++i) {
-        struct Use {
-          Slot* slot;
-          uint32_t parity;
-          Content content;
-        };
-        std::vector<Use> uses;
-        for (const int kind : {1, 0}) {  // out(i - 1) is issued before scores(i + 1)
-          const int at = kind == 0 ? i + 1 : i - 1;
-          if (at < 0 || at >= num_steps) continue;
-          const RingUse use = ring_use(before, head.num_common, half, at);
-          uses.push_back({&slots[kind][use.ring][use.use % stages], use.use / stages & 1U,
-                          at < head.num_common ? Content{item, 0, at}
-                                               : Content{item, 1 + half, at - head.num_common}});
+      const int num_slots = head.num_common + head.num_own[half];
+      sm90::Rings<kStages> rings = first;
+      std::vector<std::vector<Use>> waits;  // what is waited for together, then read
+      std::vector<Use> values;
+      int i = 0;
+      while (i < num_slots) {
+        const int count = i == 0 && num_slots % 2 != 0 ? 1 : 2;
+        std::vector<Use> step = values;
+        values.clear();
+        int taken = i;
+        const sm90::Slots pair = count == 1 ? rings.template take<1>(taken, head.num_common, half)
+                                            : rings.template take<2>(taken, head.num_common, half);
+        for (int c = 0; c < count; ++c, ++i) {
+          const Content content = i < head.num_common
+                                      ? Content{item, 0, i}
+                                      : Content{item, 1 + half, i - head.num_common};
+          step.push_back({0, pair[c], content});
+          values.push_back({1, pair[c], content});
         }
-        for (const Use& use : uses) {
-          co_yield [use] { return use.slot->full.done(use.parity); };
+        if (count == 1) {
+          step.insert(step.end(), values.begin(), values.end());
+          values.clear();
         }
+        waits.push_back(step);
+      }
+      if (!values.empty()) waits.push_back(values);
+      for (const std::vector<Use>& uses : waits) {
         for (const Use& use : uses) {
-          for (int warp = 0; warp < kWarps; ++warp) {
-            co_yield [] { return true; };
-            read(*use.slot, use.content);
-            use.slot->empty.arrive(1);
+          co_yield [this, use] { return at(use).full.done(use.slot.parity()); };
+        }
+        for (const int kind : {0, 1}) {  // keys are free first
+          for (const Use& use : uses) {
+            for (int warp = 0; warp < kWarps && use.kind == kind; ++warp) {
+              co_yield [] { return true; };
+              read(at(use), use.content);
+              at(use).empty.arrive(1);
+            }
           }
         }
       }
-      advance_rings(before, head);
-      if (head.num_own[0] + head.num_own[1] == 0) continue;
+      first.skip(head.num_common, head.num_own);
       for (int warp = 0; warp < kWarps; ++warp) meet.arrive(1);
       co_yield [this, parity] { return meet.done(parity); };
       parity ^= 1;
     }
   }
+  Slot& at(const Use& use) {
+    return slots[use.kind][use.slot.number() / stages][use.slot.number() % stages];
+  }
 
   /// Runs whoever can, one at a time, at random. False if all wait.
   bool run() {
-    std::vector<Agent> agents{producer(0, 0), producer(0, 1), producer(1, 0),
-                              producer(1, 1), consumer(0),    consumer(1)};
+    std::vector<Agent> agents{producer(0, 0), producer(0, 1), producer(1, 0), producer(1, 1)};
+    for (const int half : {0, 1}) {
+      agents.push_back(stages == 3 ? consumer<3>(half) : consumer<6>(half));
+    }
     bool finished = false;
     while (true) {
       std::vector<size_t> able;

@@ -1,0 +1,68 @@
+// How a consumer of the fine kernel walks the two rings of slots in shared memory, in few
+// registers. Host and device, so that tests play it without a device.
+//
+// Common slot i of an item is in ring i % 2; afterwards each half has ring `half` for itself
+// (schedule.h). A slot is 8 times its number, which is where its barriers lie, plus the parity of
+// its phase: a byte, and a ring's next slot is state enough.
+#pragma once
+
+#include <cstdint>
+
+#include "src/cuda/block.h"
+
+namespace vsa::cuda::sm90 {
+
+struct Slot {
+  uint32_t bits;
+  VSA_HOST_DEVICE constexpr uint32_t parity() const { return bits & 1U; }
+  VSA_HOST_DEVICE constexpr uint32_t number() const { return bits / 8; }
+  VSA_HOST_DEVICE constexpr uint32_t offset() const { return bits & ~7U; }  // of its barriers
+};
+
+/// Up to four slots in one register.
+struct Slots {
+  uint32_t bytes = 0;
+  VSA_HOST_DEVICE constexpr Slot operator[](int i) const { return {bytes >> (8 * i) & 0xFFU}; }
+};
+
+/// @tparam kStages  slots of each ring
+template <int kStages>
+struct Rings {
+  static constexpr uint32_t kRing = 8 * kStages;
+  static_assert(2 * kRing <= 256, "a slot is a byte");
+
+  Slots next{kRing << 8};  ///< the next slot of each ring
+
+  /// The next slot of a ring, which moves on: beyond its last to the first, in the next phase.
+  VSA_HOST_DEVICE constexpr Slot take(int ring) {
+    const Slot at = next[ring];
+    uint32_t after = at.bits + 8;
+    if (after >= (static_cast<uint32_t>(ring) + 1) * kRing) after = (after - kRing) ^ 1U;
+    next.bytes += (after - at.bits) << (8 * ring);
+    return at;
+  }
+
+  /// The next kCount slots of an item. @param i  number of the first; grows
+  template <int kCount>
+  VSA_HOST_DEVICE constexpr Slots take(int32_t& i, int32_t num_common, int half) {
+    Slots slots;
+    for (int c = 0; c < kCount; ++c, ++i) {
+      slots.bytes |= take(i < num_common ? i & 1 : half).bits << (8 * c);
+    }
+    return slots;
+  }
+
+  /// Moves on over a whole item.
+  VSA_HOST_DEVICE constexpr void skip(int32_t num_common, const int32_t (&num_own)[2]) {
+    Slots after;
+    for (int ring = 0; ring < 2; ++ring) {
+      const int32_t uses = (num_common + 1 - ring) / 2 + num_own[ring];
+      const uint32_t at = next[ring].number() + static_cast<uint32_t>(uses - ring * kStages);
+      const uint32_t parity = (next[ring].bits ^ at / kStages) & 1U;
+      after.bytes |= ((at % kStages + ring * kStages) * 8 + parity) << (8 * ring);
+    }
+    next = after;
+  }
+};
+
+}  // namespace vsa::cuda::sm90
