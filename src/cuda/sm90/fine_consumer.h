@@ -103,11 +103,11 @@ class Consumer {
     bool full = true;
 #pragma unroll
     for (int c = 0; c < kKeys; ++c) {
-      full &= barrier_test(barriers_ + kFullK + keys[c].offset(), keys[c].parity());
+      full &= barrier_try(barriers_ + kFullK + keys[c].offset(), keys[c].parity());
     }
 #pragma unroll
     for (int c = 0; c < kValues; ++c) {
-      full &= barrier_test(barriers_ + kFullV + values[c].offset(), values[c].parity());
+      full &= barrier_try(barriers_ + kFullV + values[c].offset(), values[c].parity());
     }
     if (__builtin_expect(full, 1)) return;
 #pragma unroll

@@ -67,13 +67,13 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
-/// Whether the phase of that parity is complete.
-__device__ __forceinline__ bool barrier_test(uint32_t barrier, uint32_t parity) {
+/// Whether the phase of that parity is complete, after waiting for it for a while.
+__device__ __forceinline__ bool barrier_try(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
-      "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
+      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
       "selp.u32 %0, 1, 0, p;\n"
       "}\n"
       : "=r"(done)
