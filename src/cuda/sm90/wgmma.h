@@ -28,10 +28,8 @@ __device__ __forceinline__ void wgmma_wait() {
 /// Keeps ptxas from moving what makes `x` behind the next wait, where it would no longer overlap
 /// with the products waited for: x < 0 never holds, which only we know.
 __device__ __forceinline__ void finish_before_wait(float x) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p st.shared.b32 [%1], %1;\n}\n" ::"f"(x),
-      "r"(0)
-      : "memory");
+  asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p nanosleep.u32 0;\n}\n" ::"f"(x)
+               : "memory");
 }
 
 /// Tells the compiler that registers change here: an accumulator that wgmma writes asynchronously
