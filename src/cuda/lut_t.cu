@@ -9,8 +9,9 @@
 namespace vsa::cuda {
 namespace {
 
-constexpr int kWarps = 8;
+constexpr int kWarps = 16;
 constexpr int kColumns = 32;  // kv tiles of a thread block
+constexpr int kWindow = 8;    // entries of a row that are loaded at a time
 constexpr int kScanThreads = 1024;
 constexpr unsigned kAll = ~0U;
 
@@ -45,9 +46,10 @@ __device__ uint32_t kept_columns(const LutTParams& p, const Place& place, int32_
   const auto pitch = static_cast<int32_t>(p.lut.dims.pitch);
   const int32_t count = max(0, min(p.lut.count[row_idx], pitch));
   const int32_t* index = p.lut.index + row_idx * p.lut.dims.pitch;
-  int32_t low = 0;  // the first entry that is not below first_column
+  // Entries before `low` are below first_column, those from `high` on are not.
+  int32_t low = 0;
   int32_t high = count;
-  while (low < high) {
+  while (high - low > kWindow) {
     const int32_t middle = (low + high) / 2;
     if (__ldg(index + middle) < place.first_column) {
       low = middle + 1;
@@ -57,10 +59,15 @@ __device__ uint32_t kept_columns(const LutTParams& p, const Place& place, int32_
   }
   const int32_t end = min(p.num_kv_tiles, place.first_column + kColumns);
   uint32_t kept = 0;
-  for (; low < count; ++low) {
-    const int32_t tile = __ldg(index + low);
-    if (tile >= end) break;
-    if (tile >= place.first_column) kept |= 1U << (tile - place.first_column);
+  for (int32_t tile = INT32_MIN; low < count && tile < end; low += kWindow) {
+    int32_t tiles[kWindow];
+#pragma unroll
+    for (int i = 0; i < kWindow; ++i) tiles[i] = low + i < count ? __ldg(index + low + i) : end;
+#pragma unroll
+    for (int i = 0; i < kWindow; ++i) {
+      tile = tiles[i];
+      if (tile >= place.first_column && tile < end) kept |= 1U << (tile - place.first_column);
+    }
   }
   return kept;
 }
@@ -82,7 +89,8 @@ __device__ __forceinline__ int32_t count_columns(const Place& place, const Word&
 
 /// grid: x kv tiles / 32, y batch * heads. Writes the bitmap; leaves the count of list r in
 /// offset[r + 1].
-__global__ void __launch_bounds__(kWarps * 32) count_kernel(const __grid_constant__ LutTParams p) {
+__global__ void __launch_bounds__(kWarps * 32, 2)
+    count_kernel(const __grid_constant__ LutTParams p) {
   __shared__ int32_t counts[kWarps][kColumns];
   const Place place(p);
   counts[threadIdx.x / 32][threadIdx.x % 32] = count_columns(place, [&](int32_t row) {
@@ -113,9 +121,11 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(int64_t* x, int64_t 
   __shared__ int64_t totals[kScanThreads / 32];
   const auto warp = threadIdx.x / 32;
   int64_t before = 0;
+  int64_t next = threadIdx.x < size ? x[threadIdx.x] : 0;
   for (int64_t first = 0; first < size; first += kScanThreads) {
     const int64_t i = first + threadIdx.x;
-    const int64_t sum = warp_scan(i < size ? x[i] : 0);
+    const int64_t sum = warp_scan(next);
+    next = i + kScanThreads < size ? x[i + kScanThreads] : 0;
     if (threadIdx.x % 32 == 31) totals[warp] = sum;
     __syncthreads();
     if (warp == 0) totals[threadIdx.x] = warp_scan(totals[threadIdx.x]);
@@ -127,7 +137,8 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(int64_t* x, int64_t 
 }
 
 /// grid: as of count_kernel
-__global__ void __launch_bounds__(kWarps * 32) fill_kernel(const __grid_constant__ LutTParams p) {
+__global__ void __launch_bounds__(kWarps * 32, 2)
+    fill_kernel(const __grid_constant__ LutTParams p) {
   __shared__ int32_t counts[kWarps][kColumns];
   const Place place(p);
   const auto warp = static_cast<int32_t>(threadIdx.x / 32);
