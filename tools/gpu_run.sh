@@ -48,7 +48,7 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     large)
-      ours timeout -s KILL 120 "$here/gpu_tests" --gtest_filter='GpuLarge.*' > "$logs/large.log" 2>&1
+      ours timeout -s KILL 200 "$here/gpu_tests" --gtest_filter='GpuLarge.*' > "$logs/large.log" 2>&1
       echo "large: exit $?"
       grep -E '^\[ +(OK|FAILED|SKIPPED) .*ms' "$logs/large.log"
       ;;
