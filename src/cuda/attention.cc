@@ -49,7 +49,8 @@ class Forward {
     if (branches_.coarse()) {
       q_pooled_ = tiles(num_heads, num_q_tiles, head_dim);
       k_pooled_ = tiles(kv_heads, num_kv_tiles, head_dim);
-      scores_ = tiles(num_heads, num_q_tiles, num_kv_tiles);
+      scores_ = tiles(num_heads, num_q_tiles, (num_kv_tiles + 3) / 4 * 4);  // rows of 16 bytes
+      scores_.shape[3] = num_kv_tiles;
     }
     if (branches_.coarse_out) {
       v_pooled_ = tiles(kv_heads, num_kv_tiles, head_dim);
@@ -81,6 +82,7 @@ class Forward {
     const DeviceScope device(kOperation, "q", args_.q.data);
     VSA_TRY(device.status());
     VSA_TRY(plans_.build(stream_));
+    if (branches_.select) VSA_TRY(rules_.build(kOperation, stream_));
     if (branches_.coarse()) {
       VSA_TRY(pool());
       VSA_TRY(coarse());
@@ -108,27 +110,27 @@ class Forward {
   }
 
   Status coarse() {
-    return run_coarse(kOperation,
-                      {.q = rows_of(ConstTensor(q_pooled_)),
-                       .k = rows_of(ConstTensor(k_pooled_)),
-                       .v = rows_of(ConstTensor(v_pooled_)),
-                       .kv_len = plans_.kv().tile_len,
-                       .scores = rows_of(scores_),
-                       .out = rows_of(coarse_out_),
-                       .stats = coarse_stats_,
-                       .num_heads = narrow(args_.q.shape[1]),
-                       .group_size = narrow(args_.q.shape[1] / args_.k.shape[1]),
-                       .num_q_tiles = narrow(q_pooled_.shape[2]),
-                       .num_kv_tiles = narrow(k_pooled_.shape[2]),
-                       .head_dim = narrow(args_.q.shape[3]),
-                       .scale = *args_.scale,
-                       .rounding = args_.rounding},
-                      args_.q.shape[0], stream_);
+    const CoarseParams params{.q = rows_of(ConstTensor(q_pooled_)),
+                              .k = rows_of(ConstTensor(k_pooled_)),
+                              .v = rows_of(ConstTensor(v_pooled_)),
+                              .kv_len = plans_.kv().tile_len,
+                              .scores = rows_of(scores_),
+                              .out = rows_of(coarse_out_),
+                              .stats = coarse_stats_,
+                              .num_heads = narrow(args_.q.shape[1]),
+                              .group_size = narrow(args_.q.shape[1] / args_.k.shape[1]),
+                              .num_q_tiles = narrow(q_pooled_.shape[2]),
+                              .num_kv_tiles = narrow(k_pooled_.shape[2]),
+                              .head_dim = narrow(args_.q.shape[3]),
+                              .scale = *args_.scale,
+                              .rounding = args_.rounding};
+    return run_coarse(kOperation, params, args_.q.shape[0], stream_);
   }
 
   Status select() {
-    VSA_TRY(rules_.build(kOperation, stream_));
-    SelectParams params{.scores = rows_of(ConstTensor(scores_)), .lut = selected_};
+    SelectParams params{.scores = rows_of(ConstTensor(scores_)),
+                        .lut = selected_,
+                        .beside_coarse_out = branches_.coarse_out};
     rules_.apply_to(params);
     return run_select(kOperation, params, stream_);
   }

@@ -27,12 +27,22 @@ struct CoarseParams {
   CoarseRounding rounding = CoarseRounding::kNone;
 };
 
+inline constexpr int kCoarseColumns = 64;  ///< of a CTA, and of an element of stats
 /// Memory for what the scores kernel tells the out kernel: maximum and sum of exponentials of every
 /// row in every 64 columns. 1/32 of the scores.
 float2* take_coarse_stats(Carver& workspace, int64_t rows, int64_t num_kv_tiles);
 
-/// Writes scores, each once, and then out from them.
-Status run_coarse(std::string_view operation, const CoarseParams& params, int64_t batch,
-                  cudaStream_t stream);
+/// Writes scores, each once, and stats.
+Status run_coarse_scores(std::string_view operation, const CoarseParams& params, int64_t batch,
+                         cudaStream_t stream);
+/// Writes out from scores and stats.
+Status run_coarse_out(std::string_view operation, const CoarseParams& params, int64_t batch,
+                      cudaStream_t stream);
+/// Both, or only the first if out.data is null.
+inline Status run_coarse(std::string_view operation, const CoarseParams& params, int64_t batch,
+                         cudaStream_t stream) {
+  VSA_TRY(run_coarse_scores(operation, params, batch, stream));
+  return params.out.data == nullptr ? Status() : run_coarse_out(operation, params, batch, stream);
+}
 
 }  // namespace vsa::cuda

@@ -17,6 +17,9 @@ struct LaunchShape {
   dim3 grid, block;
   int smem_bytes = 0;  ///< dynamic
   cudaStream_t stream = nullptr;
+  /// May start before the kernel before it on the stream has ended; it calls after_previous
+  /// (chain.h) before it touches memory.
+  bool overlaps_previous = false;
 };
 
 /// Unsupported if the grid is larger than a device takes: 2^31 - 1 CTAs along x, 65535 along y, z.
@@ -38,6 +41,11 @@ Status launch(std::string_view operation, void (*kernel)(Params...), const Launc
   config.blockDim = shape.block;
   config.dynamicSmemBytes = static_cast<size_t>(shape.smem_bytes);
   config.stream = shape.stream;
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = shape.overlaps_previous ? 1 : 0;
   return check(operation, cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/cuda/chain.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/plan.h"
 
@@ -30,6 +31,7 @@ struct TableParams {
 /// One thread a tile; blockIdx.y chooses the plan.
 __global__ void plan_kernel(const __grid_constant__ TableParams q,
                             const __grid_constant__ TableParams kv) {
+  after_previous();
   const TableParams& params = blockIdx.y == 0 ? q : kv;
   const PlanShape& shape = params.table.shape;
   const int tile = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);

@@ -2,6 +2,7 @@
 // thread, in whatever order the caller has it.
 #include <algorithm>
 
+#include "src/cuda/chain.h"
 #include "src/cuda/half_type.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/pool.h"
@@ -16,6 +17,8 @@ constexpr int kInFlight = 16;  // loads of a thread before the first use
 // Two CTAs a multiprocessor are enough, and ptxas has to hear that: left alone it saves registers
 // by using each load before it issues the next but one.
 constexpr int kCtas = 2;
+// Halves of a tile's tokens, each added up by threads of its own: the last CTAs end sooner.
+constexpr int kGroups = 2;
 
 template <class T>
 __device__ __forceinline__ void add(const uint4& raw, float (&sum)[kElements]) {
@@ -28,11 +31,14 @@ __device__ __forceinline__ void add(const uint4& raw, float (&sum)[kElements]) {
   }
 }
 
-/// grid: x tiles of all tensors one after the other, y pieces of heads * head_dim, z batch
+/// Means of the pieces of a tile, 8 elements each; every group of threads adds up its share of the
+/// tokens. grid: x tiles of all tensors one after the other, y pieces of heads * head_dim, z batch
 template <class T>
 __global__ void __launch_bounds__(kMaxThreads, kCtas)
     pool_kernel(const __grid_constant__ PoolParams params) {
   __shared__ int32_t positions[kMaxTileRows];
+  __shared__ float partial[kElements][kMaxThreads];
+  after_previous();
   int tile = static_cast<int>(blockIdx.x);
   int which = 0;
   while (tile >= params.part[which].plan.shape.num_tiles) {
@@ -43,10 +49,12 @@ __global__ void __launch_bounds__(kMaxThreads, kCtas)
   const int len = part.plan.tile_len[tile];
   tile_positions(part.plan, tile, positions);
 
-  const int piece = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
+  const int width = static_cast<int>(blockDim.x) / kGroups;
+  const int group = static_cast<int>(threadIdx.x) / width;
+  const int piece = static_cast<int>(blockIdx.y) * width + static_cast<int>(threadIdx.x) % width;
   const int pieces_per_head = params.head_dim / kElements;
   const int head = piece / pieces_per_head;
-  if (head >= part.num_heads) return;
+  const bool active = head < part.num_heads;
   const int column = piece % pieces_per_head * kElements;
   const T* x =
       static_cast<const T*>(part.x.data) + blockIdx.z * part.x.batch + head * part.x.head + column;
@@ -55,15 +63,25 @@ __global__ void __launch_bounds__(kMaxThreads, kCtas)
   const auto load = [&](int i) {
     return __ldcs(reinterpret_cast<const uint4*>(x + positions[i] * part.x.seq));
   };
-  int i = 0;
-  for (; i + kInFlight <= len; i += kInFlight) {
+  int i = active ? len * group / kGroups : 0;
+  const int end = active ? len * (group + 1) / kGroups : 0;
+  for (; i + kInFlight <= end; i += kInFlight) {
     uint4 raw[kInFlight];
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j) raw[j] = load(i + j);
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j) add<T>(raw[j], sum);
   }
-  for (; i < len; ++i) add<T>(load(i), sum);
+  for (; i < end; ++i) add<T>(load(i), sum);
+#pragma unroll
+  for (int j = 0; j < kElements; ++j) partial[j][threadIdx.x] = sum[j];
+  __syncthreads();
+  if (group > 0 || !active) return;
+#pragma unroll
+  for (int g = 1; g < kGroups; ++g) {
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) sum[j] += partial[j][threadIdx.x + g * width];
+  }
   float* to = static_cast<float*>(part.pooled.data) + blockIdx.z * part.pooled.batch +
               head * part.pooled.head + tile * part.pooled.seq + column;
   const float divisor = len > 0 ? static_cast<float>(len) : 1.0F;
@@ -82,13 +100,16 @@ Status run_pool(std::string_view operation, const PoolParams& params, DType dtyp
     heads = std::max<int64_t>(heads, params.part[i].num_heads);
   }
   const int64_t pieces = heads * params.head_dim / kElements;
-  // As many threads as divide the pieces evenly, whole warps of them.
-  const int64_t ctas = (pieces + kMaxThreads - 1) / kMaxThreads;
-  const int64_t threads = ((pieces + ctas - 1) / ctas + 31) / 32 * 32;
+  // As many threads as share the pieces evenly, whole warps of them.
+  constexpr int64_t kMaxWidth = kMaxThreads / kGroups;
+  constexpr int64_t kMultiple = 32 / kGroups;
+  const int64_t ctas = (pieces + kMaxWidth - 1) / kMaxWidth;
+  const int64_t width = ((pieces + ctas - 1) / ctas + kMultiple - 1) / kMultiple * kMultiple;
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(ctas),
                                        static_cast<unsigned>(batch)),
-                          .block = dim3(static_cast<unsigned>(threads)),
-                          .stream = stream};
+                          .block = dim3(static_cast<unsigned>(width * kGroups)),
+                          .stream = stream,
+                          .overlaps_previous = true};
   return dtype == DType::kBF16 ? launch(operation, pool_kernel<__nv_bfloat16>, shape, params)
                                : launch(operation, pool_kernel<__half>, shape, params);
 }

@@ -1,6 +1,7 @@
 // Turns rows of a look-up table into schedules of pairs of query blocks (schedule.h): one warp a
 // pair, both rows as bits in shared memory for what both keep, ballots for the order. The same
 // lists give the same schedule.
+#include "src/cuda/chain.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/schedule_build.h"
 
@@ -30,7 +31,7 @@ __device__ __forceinline__ void set_bits(TileList& list, uint32_t* bits, const S
   for (int32_t i = lane; i < p.num_words; i += 32) bits[i] = 0;
   __syncwarp();
   for (int32_t i = lane; i < list.count; i += 32) {
-    const int32_t tile = __ldg(list.index + i);
+    const int32_t tile = list.index[i];
     if (tile >= 0 && tile < p.kv.shape.num_tiles) atomicOr(bits + tile / 32, 1U << (tile % 32));
   }
   __syncwarp();
@@ -44,13 +45,13 @@ __device__ __forceinline__ bool contains(const TileList& list, int32_t tile) {
   int32_t high = list.count;
   while (low < high) {
     const int32_t middle = (low + high) / 2;
-    if (__ldg(list.index + middle) < tile) {
+    if (list.index[middle] < tile) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  return low < list.count && __ldg(list.index + low) == tile;
+  return low < list.count && list.index[low] == tile;
 }
 
 /// Which tiles of a list are meant.
@@ -60,8 +61,9 @@ enum class Which { kAllTiles, kAlsoIn, kNotIn };
 /// each, then short ones packed together.
 class StepWriter {
  public:
-  __device__ __forceinline__ StepWriter(const ScheduleParams& p, uint32_t* entries)
-      : p_(p), entries_(entries), lane_(static_cast<int32_t>(threadIdx.x % 32)) {}
+  __device__ __forceinline__ StepWriter(const ScheduleParams& p, uint32_t* entries,
+                                        const uint8_t* lens)
+      : p_(p), entries_(entries), lens_(lens), lane_(static_cast<int32_t>(threadIdx.x % 32)) {}
 
   /// @return number of steps; `num_entries` grows by what was written
   __device__ __forceinline__ int32_t write(const TileList& list, const TileList& other, Which which,
@@ -72,11 +74,15 @@ class StepWriter {
   }
 
  private:
+  __device__ __forceinline__ int32_t len_of(int32_t block) const {
+    return lens_ != nullptr ? lens_[block] : p_.kv.blocks[block].len();
+  }
+
   /// The lane's tile of the 32 from `base` on, or -1 if there is none or `which` does not pick it.
   __device__ __forceinline__ int32_t picked_tile(const TileList& list, const TileList& other,
                                                  Which which, int32_t base) const {
     if (base + lane_ >= list.count) return -1;
-    const int32_t tile = __ldg(list.index + base + lane_);
+    const int32_t tile = list.index[base + lane_];
     if (tile < 0 || tile >= p_.kv.shape.num_tiles) return -1;
     if (which != Which::kAllTiles && contains(other, tile) != (which == Which::kAlsoIn)) return -1;
     return tile;
@@ -92,7 +98,7 @@ class StepWriter {
       const int32_t tile = picked_tile(list, other, which, base);
       for (int32_t s = 0; s < per_tile; ++s) {
         const int32_t block = tile * per_tile + s;
-        const int32_t len = tile >= 0 ? p_.kv.blocks[block].len() : 0;
+        const int32_t len = tile >= 0 ? len_of(block) : 0;
         const bool is_full = len == kBlockTokens;
         has_short = has_short || (len > 0 && !is_full);
         const unsigned full = __ballot_sync(kAll, is_full);
@@ -110,60 +116,91 @@ class StepWriter {
   __device__ __forceinline__ int32_t short_blocks(const TileList& list, const TileList& other,
                                                   Which which, int32_t& num_entries) {
     StepPacker packer;
-    uint32_t pending = 0;  // the entry before, written once it is known whether its step goes on
+    uint32_t pending = 0;  // the newest entry, written once it is known whether its step goes on
     const int32_t per_tile = p_.kv.shape.blocks_per_tile;
     for (int32_t base = 0; base < list.count; base += 32) {
       const int32_t tile = picked_tile(list, other, which, base);
       for (int32_t s = 0; s < per_tile; ++s) {
         const int32_t block = tile * per_tile + s;
-        const int32_t len = tile >= 0 ? p_.kv.blocks[block].len() : 0;
-        unsigned left = __ballot_sync(kAll, len > 0 && len < kBlockTokens);
-        for (; left != 0; left &= left - 1) {
+        const int32_t len = tile >= 0 ? len_of(block) : 0;
+        const unsigned all = __ballot_sync(kAll, len > 0 && len < kBlockTokens);
+        if (all == 0) continue;
+        const bool has_pending = packer.num_steps > 0;
+        // All lanes pack all blocks; each remembers the place of its own.
+        unsigned opening = 0;
+        int32_t row = 0;
+        for (unsigned left = all; left != 0; left &= left - 1) {
           const int from = __ffs(static_cast<int>(left)) - 1;
-          const bool has_pending = packer.num_steps > 0;
           const StepPacker::Place at = packer.place(__shfl_sync(kAll, len, from));
-          if (has_pending) put(num_entries, pending | (at.opens_step ? ScheduleEntry::kLast : 0));
-          pending = ScheduleEntry::pack(__shfl_sync(kAll, block, from), at.row);
+          if (at.opens_step) opening |= 1U << from;
+          if (lane_ == from) row = at.row;
         }
+        if (has_pending && lane_ == 0) {
+          entries_[num_entries - 1] = pending | last_before(all, opening);
+        }
+        const unsigned so_far = (2U << lane_) - 1;
+        const uint32_t entry =
+            ScheduleEntry::pack(block, row) | last_before(all & ~so_far, opening);
+        const bool is_newest = (all & ~so_far) == 0;
+        if ((all >> lane_ & 1U) != 0 && !is_newest) {
+          entries_[num_entries + __popc(all & so_far) - 1] = entry;
+        }
+        pending = __shfl_sync(kAll, entry, 31 - __clz(static_cast<int>(all)));
+        num_entries += __popc(all);
       }
     }
-    if (packer.num_steps > 0) put(num_entries, pending | ScheduleEntry::kLast);
+    if (packer.num_steps > 0 && lane_ == 0) {
+      entries_[num_entries - 1] = pending | ScheduleEntry::kLast;
+    }
     return packer.num_steps;
   }
 
-  __device__ __forceinline__ void put(int32_t& num_entries, uint32_t entry) {
-    if (lane_ == 0) entries_[num_entries] = entry;
-    ++num_entries;
+  /// kLast if the first of the blocks in `next` opens a step, and so ends the one before it.
+  __device__ __forceinline__ static uint32_t last_before(unsigned next, unsigned opening) {
+    return (next & (0U - next) & opening) != 0 ? ScheduleEntry::kLast : 0;
   }
 
   const ScheduleParams& p_;
   uint32_t* entries_;
+  const uint8_t* lens_;
   const int32_t lane_;
 };
 
 __global__ void __launch_bounds__(kWarps * 32)
     schedule_kernel(const __grid_constant__ ScheduleParams p) {
+  extern __shared__ uint32_t smem[];  // bits [kWarps][2][num_words], lens [num_blocks]
+  after_previous();
   const uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32;
-  if (item >= p.num_items) return;
+  const bool active = item < p.num_items;
   const auto pair = static_cast<int32_t>(item % p.num_pairs);
   const uint32_t head_idx = item / p.num_pairs;
   const int32_t per_tile = p.q.shape.blocks_per_tile;
   const int32_t tiles[2] = {pair * 2 / per_tile, (pair * 2 + 1) / per_tile};
   const bool has_second = pair * 2 + 1 < p.q.shape.num_blocks();
-
   const bool same = has_second && tiles[0] == tiles[1];
-  TileList first = row_of(p, head_idx, tiles[0]);
-  TileList second = has_second && !same ? row_of(p, head_idx, tiles[1]) : TileList{};
-  extern __shared__ uint32_t bits[];  // [kWarps][2][num_words]
-  if (!same && p.num_words > 0) {
-    uint32_t* mine = bits + threadIdx.x / 32 * 2 * p.num_words;
-    set_bits(first, mine, p);
-    set_bits(second, mine + p.num_words, p);
+  TileList first = active ? row_of(p, head_idx, tiles[0]) : TileList{};
+  TileList second = active && has_second && !same ? row_of(p, head_idx, tiles[1]) : TileList{};
+
+  const uint8_t* lens = nullptr;
+  if (p.num_words > 0) {
+    auto* all_lens = reinterpret_cast<uint8_t*>(smem + kWarps * 2 * p.num_words);
+    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < p.kv.shape.num_blocks();
+         i += kWarps * 32) {
+      all_lens[i] = static_cast<uint8_t>(p.kv.blocks[i].len());
+    }
+    lens = all_lens;
+    if (!same) {
+      uint32_t* bits = smem + threadIdx.x / 32 * 2 * p.num_words;
+      set_bits(first, bits, p);
+      set_bits(second, bits + p.num_words, p);
+    }
+    __syncthreads();
   }
+  if (!active) return;
 
   // The three lists: common, only in the first row, only in the second. One loop, so that the body
   // is compiled once.
-  StepWriter writer(p, p.entries + item * p.entry_pitch);
+  StepWriter writer(p, p.entries + item * p.entry_pitch, lens);
   ScheduleHead head;
   int32_t num_entries = 0;
 #pragma unroll 1
@@ -196,9 +233,10 @@ __global__ void __launch_bounds__(kWarps * 32)
 Status Schedule::build(std::string_view operation, const PlanTables& plans, const ConstLut& lut,
                        cudaStream_t stream) const {
   VSA_TRY(status(operation));
-  // Rows as bits, if those of all warps fit into the shared memory that needs no asking.
+  // Rows as bits and lengths of blocks, if they fit into the shared memory that needs no asking.
   const int64_t num_words = (int64_t{plans.kv().shape.num_tiles} + 31) / 32;
-  const int64_t smem_bytes = kWarps * 2 * num_words * static_cast<int64_t>(sizeof(uint32_t));
+  const int64_t smem_bytes = kWarps * 2 * num_words * static_cast<int64_t>(sizeof(uint32_t)) +
+                             plans.kv().shape.num_blocks();
   const bool fits = smem_bytes <= (48 << 10);
   const ScheduleParams params{.lut = lut,
                               .q = plans.q(),
@@ -214,7 +252,8 @@ Status Schedule::build(std::string_view operation, const PlanTables& plans, cons
                 {.grid = dim3(ctas),
                  .block = dim3(kWarps * 32),
                  .smem_bytes = fits ? static_cast<int>(smem_bytes) : 0,
-                 .stream = stream},
+                 .stream = stream,
+                 .overlaps_previous = true},
                 params);
 }
 

@@ -15,7 +15,7 @@ struct ScheduleParams {
   int64_t entry_pitch;
   uint32_t num_pairs;
   uint32_t num_items;  // below 2^31
-  int32_t num_words;   // 32-bit words for a bit of every kv tile; 0: too many for shared memory
+  int32_t num_words;   // for a bit of every kv tile; 0: no room for them in shared memory
 };
 
 /// Memory of the schedules: 32 bytes a pair, and 4 for each kv block that the pair keeps.

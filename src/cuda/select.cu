@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/cuda/chain.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/select.h"
@@ -34,11 +35,27 @@ struct Row {
   }
 };
 
-/// The k-th largest key of the row, and how many of those equal to it are among the k.
+/// What a row keeps: larger keys than `key`, and those equal to it up to column `last`.
 struct Threshold {
   uint32_t key;
-  int of_equal;
+  int last;
 };
+
+/// The column of the n-th key, in index order, that equals `key`.
+template <class KeyRow>
+__device__ __forceinline__ int column_of_equal(KeyRow& row, uint32_t key, int n) {
+  int column = 0;
+  row.for_each([&](int j, uint32_t other) {
+    unsigned equal = __ballot_sync(kAll, j < row.size() && other == key);
+    const int count = __popc(equal);
+    if (n > 0 && n <= count) {
+      for (int i = 1; i < n; ++i) equal &= equal - 1;
+      column = j - static_cast<int>(threadIdx.x % 32) + __ffs(static_cast<int>(equal)) - 1;
+    }
+    n -= count;
+  });
+  return column;
+}
 
 /// Every key is read from memory whenever it is asked for.
 class LongRow {
@@ -49,22 +66,23 @@ class LongRow {
 
   /// Calls visit(j, key) for this lane's column of every 32.
   template <class Visit>
-  __device__ __forceinline__ void for_each(const Visit& visit) const {
+  __device__ __forceinline__ void for_each(const Visit& visit) {
     for (int base = 0; base < row_.size; base += 32) {
       const int j = base + static_cast<int>(threadIdx.x % 32);
       visit(j, j < row_.size ? row_.key(j) : 0);
     }
   }
 
-  __device__ Threshold find_threshold(int k) const {
+  __device__ __forceinline__ Threshold find_threshold(int k) {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    Threshold found{0, k};
+    uint32_t found = 0;
+    int of_equal = k;
     for (int shift = 24; shift >= 0; shift -= 8) {
       for (int i = lane; i < kBins; i += 32) bins_[i] = 0;
       __syncwarp();
       for (int j = lane; j < row_.size; j += 32) {
         const uint32_t key = row_.key(j);
-        const bool candidate = shift == 24 || (key ^ found.key) >> (shift + 8) == 0;
+        const bool candidate = shift == 24 || (key ^ found) >> (shift + 8) == 0;
         if (candidate) atomicAdd(&bins_[key >> shift & 255U], 1U);
       }
       __syncwarp();
@@ -78,17 +96,17 @@ class LongRow {
         const int other = __shfl_up_sync(kAll, running, step);
         if (lane >= step) running += other;
       }
-      const int owner = __ffs(static_cast<int>(__ballot_sync(kAll, running >= found.of_equal))) - 1;
+      const int owner = __ffs(static_cast<int>(__ballot_sync(kAll, running >= of_equal))) - 1;
       int bin = top;
-      int left = found.of_equal - (running - mine);
+      int left = of_equal - (running - mine);
       if (lane == owner) {
         while (left > static_cast<int>(bins_[bin])) left -= static_cast<int>(bins_[bin--]);
       }
-      found.key |= static_cast<uint32_t>(__shfl_sync(kAll, bin, owner)) << shift;
-      found.of_equal = __shfl_sync(kAll, left, owner);
+      found |= static_cast<uint32_t>(__shfl_sync(kAll, bin, owner)) << shift;
+      of_equal = __shfl_sync(kAll, left, owner);
       __syncwarp();
     }
-    return found;
+    return {found, column_of_equal(*this, found, of_equal)};
   }
 
  private:
@@ -101,7 +119,15 @@ template <int kRegisters>
 class ShortRow {
  public:
   __device__ __forceinline__ explicit ShortRow(const Row& row) : size_(row.size) {
-    for_each([&](int j, uint32_t& key) { key = j < size_ ? row.key(j) : 0; });
+    // All loads are on their way before the first is used. NaN has the key 0.
+    constexpr uint32_t kNan = ~0U;
+    for_each(
+        [&](int j, uint32_t& key) { key = j < size_ ? __float_as_uint(row.scores[j]) : kNan; });
+    for_each([&](int, uint32_t& key) { key = select_key(key); });
+    if (row.forced == nullptr) return;
+    for_each([&](int j, uint32_t& key) {
+      if (j < size_ && bit_of(row.forced, j)) key = kForcedKey;
+    });
   }
 
   __device__ __forceinline__ int size() const { return size_; }
@@ -119,26 +145,31 @@ class ShortRow {
     uint32_t most = 0;
     for_each([&](int, uint32_t key) { most = max(most, key); });
     most = __reduce_max_sync(kAll, most);
-    Threshold found{0, size_};
+    uint32_t found = 0;
 #pragma unroll 1
     for (uint32_t bit = 1U << 31; bit != 0; bit /= 2) {
-      const uint32_t key = found.key | bit;
+      const uint32_t key = found | bit;
       if (key > most) continue;
-      const int count = count_if([key](uint32_t other) { return other >= key; });
-      if (count >= k) found.key = key;
-      if (count == k) return found;  // the k largest are those that reach it, however many equal it
+      const int count = count_from(key);
+      if (count >= k) found = key;
+      if (count == k) return {found, size_};  // those that reach it, however many equal it
     }
-    found.of_equal = k - count_if([&](uint32_t other) { return other > found.key; });
-    return found;
+    return {found, column_of_equal(*this, found, k - count_from(found + 1))};
   }
 
  private:
-  /// Over the whole row.
-  template <class Predicate>
-  __device__ __forceinline__ int count_if(const Predicate& predicate) {
-    unsigned count = 0;
-    for_each([&](int, uint32_t key) { count += predicate(key) ? 1U : 0U; });
-    return static_cast<int>(__reduce_add_sync(kAll, count));
+  /// Keys of the row that are >= key, key > 0: those to which its complement adds with a carry.
+  /// Left alone the compiler takes three instructions a key, one after the other.
+  __device__ __forceinline__ int count_from(uint32_t key) {
+    const uint32_t complement = 0U - key;
+    uint32_t counts[4] = {};
+#pragma unroll
+    for (int r = 0; r < kRegisters; ++r) {
+      asm("{\n .reg .u32 sum;\n add.cc.u32 sum, %1, %2;\n addc.u32 %0, %0, 0;\n}"
+          : "+r"(counts[r % 4])
+          : "r"(keys_[r]), "r"(complement));
+    }
+    return static_cast<int>(__reduce_add_sync(kAll, counts[0] + counts[1] + counts[2] + counts[3]));
   }
 
   int size_;
@@ -147,31 +178,32 @@ class ShortRow {
 
 /// Writes what the row keeps, ascending, and -1 up to the pitch.
 template <class KeyRow>
-__device__ __forceinline__ void write_row(KeyRow& row, const Threshold& threshold, bool dense,
-                                          const SelectParams& p, int64_t row_idx) {
+__device__ __forceinline__ void write_row(KeyRow& row, const Threshold& threshold, const Lut& lut,
+                                          int64_t row_idx) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const unsigned before = (1U << lane) - 1;
-  int32_t* index = p.lut.index + row_idx * p.lut.dims.pitch;
+  int32_t* index = lut.index + row_idx * lut.dims.pitch;
   int count = 0;
-  int equal_left = threshold.of_equal;
   row.for_each([&](int j, uint32_t key) {
-    const bool inside = j < row.size();
-    const unsigned equal = __ballot_sync(kAll, inside && key == threshold.key);
-    bool kept = inside && (dense || key > threshold.key);
-    if ((equal >> lane & 1U) != 0 && __popc(equal & before) < equal_left) kept = true;
-    equal_left -= min(equal_left, __popc(equal));
+    const bool kept = key >= threshold.key + (j > threshold.last ? 1 : 0);
     const unsigned all_kept = __ballot_sync(kAll, kept);
     if (kept) index[count + __popc(all_kept & before)] = j;
     count += __popc(all_kept);
   });
-  for (int64_t i = count + lane; i < p.lut.dims.pitch; i += 32) index[i] = -1;
-  if (lane == 0) p.lut.count[row_idx] = count;
+  for (int64_t i = count + lane; i < lut.dims.pitch; i += 32) index[i] = -1;
+  if (lane == 0) lut.count[row_idx] = count;
+}
+
+/// CTAs of a multiprocessor, if a thread has 32 registers beside those for keys.
+constexpr int ctas_of(int registers) {
+  return 65536 / (kWarps * 32) / (std::max(registers, 16) + 32);
 }
 
 /// kRegisters: of a lane for keys; 0: none.
 template <int kRegisters>
-__global__ void __launch_bounds__(kWarps * 32)
+__global__ void __launch_bounds__(kWarps * 32, ctas_of(kRegisters))
     select_kernel(const __grid_constant__ SelectParams p) {
+  if (!p.beside_coarse_out) after_previous();
   const int warp = static_cast<int>(threadIdx.x / 32);
   const LutDims& dims = p.lut.dims;
   const int64_t row_idx = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
@@ -184,8 +216,8 @@ __global__ void __launch_bounds__(kWarps * 32)
                    p.forced, p.num_kv_tiles};
   const bool dense = p.num_kept >= p.num_kv_tiles || bit_of(p.dense, static_cast<int>(i));
   const auto select = [&](auto row) {
-    const Threshold threshold = dense ? Threshold{0, 0} : row.find_threshold(p.num_kept);
-    write_row(row, threshold, dense, p, row_idx);
+    const Threshold all{0, p.num_kv_tiles - 1};  // columns beyond it have the key 0
+    write_row(row, dense ? all : row.find_threshold(p.num_kept), p.lut, row_idx);
   };
   if constexpr (kRegisters == 0) {
     __shared__ uint32_t bins[kWarps][kBins];
@@ -193,6 +225,8 @@ __global__ void __launch_bounds__(kWarps * 32)
   } else {
     select(ShortRow<kRegisters>(memory));
   }
+  // Who waits for this kernel waits for the one beside it, too.
+  if (p.beside_coarse_out) after_previous();
 }
 
 /// One warp a row.
@@ -250,7 +284,8 @@ void SelectRules::apply_to(SelectParams& params) const {
 }
 
 Status run_select(std::string_view operation, const SelectParams& params, cudaStream_t stream) {
-  const LaunchShape shape = rows_shape(params.lut.dims, stream);
+  LaunchShape shape = rows_shape(params.lut.dims, stream);
+  shape.overlaps_previous = true;
   const int32_t size = params.num_kv_tiles;
   if (size <= 16 * 32) return launch(operation, select_kernel<16>, shape, params);
   if (size <= 24 * 32) return launch(operation, select_kernel<24>, shape, params);

@@ -5,22 +5,25 @@
 
 namespace vsa::cuda {
 
-/// Copies `valid` floats (at most 4) and fills up to 4 with 0. `to` is 16-byte aligned; `from` too
-/// if kAligned.
-template <bool kAligned>
-__device__ __forceinline__ void copy_async(float* to, const float* from, int valid) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  if constexpr (kAligned) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
-                 "r"(valid * 4)
-                 : "memory");
-  } else {
+__device__ __forceinline__ uint32_t smem_offset(const float* at) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+}
+
+/// Copies the first `valid` of 4 floats and fills up with 0; both addresses are multiples of 16
+/// bytes.
+__device__ __forceinline__ void copy_four(float* to, const float* from, int valid = 4) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_offset(to)), "l"(from),
+               "r"(valid * 4)
+               : "memory");
+}
+
+/// The same for floats that lie anywhere.
+__device__ __forceinline__ void copy_unaligned(float* to, const float* from, int valid) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address + 4 * i),
-                   "l"(i < valid ? from + i : from), "r"(i < valid ? 4 : 0)
-                   : "memory");
-    }
+  for (int i = 0; i < 4; ++i) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(smem_offset(to + i)),
+                 "l"(i < valid ? from + i : from), "r"(i < valid ? 4 : 0)
+                 : "memory");
   }
 }
 
@@ -40,9 +43,10 @@ struct Panel {
   bool aligned;  ///< every row begins at a multiple of 16 bytes
 };
 
-/// Calls visit(row, column) for every 4 floats of a kRows x kColumns panel that are this thread's.
+/// The 4 floats of a kRows x kColumns panel in shared memory that are this thread's: visit(row,
+/// column) for each, rows kThreads / (kColumns / 4) apart.
 template <int kRows, int kColumns, int kThreads, class Visit>
-__device__ __forceinline__ void for_each_piece(const Visit& visit) {
+__device__ __forceinline__ void for_each_four(const Visit& visit) {
   constexpr int kAcross = kColumns / 4;
   static_assert(kRows * kAcross % kThreads == 0 && kThreads % kAcross == 0);
   const int column = static_cast<int>(threadIdx.x) % kAcross * 4;
@@ -51,22 +55,33 @@ __device__ __forceinline__ void for_each_piece(const Visit& visit) {
   for (int i = 0; i < kRows; i += kThreads / kAcross) visit(row + i, column);
 }
 
-/// Copies columns `first` to first + kColumns - 1 of the panel to rows of kPitch floats.
+/// Copies the kRows x kColumns floats from (first_row, first_column) of the panel on to rows of
+/// kPitch floats.
 template <int kRows, int kColumns, int kPitch, int kThreads>
 __device__ __forceinline__ void copy_panel(float* to, const Panel& panel, int first_row,
                                            int first_column) {
-  for_each_piece<kRows, kColumns, kThreads>([&](int row, int column) {
-    const int left = panel.columns - first_column - column;
-    const int valid = first_row + row < panel.rows ? min(max(left, 0), 4) : 0;
-    const float* from = valid > 0
-                            ? panel.from + (first_row + row) * panel.stride + first_column + column
-                            : panel.from;
+  const float* from = panel.from + first_row * panel.stride + first_column;
+  const int rows = panel.rows - first_row;
+  const int columns = panel.columns - first_column;
+  if (panel.aligned && rows >= kRows && columns >= kColumns) {
+    for_each_four<kRows, kColumns, kThreads>([&](int row, int column) {
+      copy_four(to + row * kPitch + column, from + row * panel.stride + column);
+    });
+    return;
+  }
+  constexpr int kAcross = kColumns / 4;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kAcross; i += kThreads) {
+    const int row = i / kAcross;
+    const int column = i % kAcross * 4;
+    const int valid = row < rows ? min(max(columns - column, 0), 4) : 0;
+    const float* at = valid > 0 ? from + row * panel.stride + column : panel.from;
     if (panel.aligned) {
-      copy_async<true>(to + row * kPitch + column, from, valid);
+      copy_four(to + row * kPitch + column, at, valid);
     } else {
-      copy_async<false>(to + row * kPitch + column, from, valid);
+      copy_unaligned(to + row * kPitch + column, at, valid);
     }
-  });
+  }
 }
 
 }  // namespace vsa::cuda

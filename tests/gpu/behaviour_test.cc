@@ -1,6 +1,7 @@
 // What the CUDA backend promises besides right numbers: the same bits, streams, graphs, refusals.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tests/gpu/cases.h"
 #include "tests/support/compare.h"
@@ -32,6 +33,44 @@ TEST(GpuBehaviour, T13_TheSameBitsHundredTimes) {
   }
   expect_cuda(cudaStreamSynchronize(busy));
   expect_cuda(cudaStreamDestroy(busy));
+}
+
+/// Kernels of a call start before the one before them has ended. Calls that share a workspace, one
+/// right after the other, still do not meet in it.
+TEST(GpuBehaviour, CallsOneAfterTheOtherShareAWorkspace) {
+  VSA_NEEDS_GPU;
+  const Qkv in[2] = {small_problem(DType::kBF16, 128, 1), small_problem(DType::kBF16, 128, 2)};
+  const AttentionOptions options{.gate_coarse = Gate::one(), .select = {.topk = 5}};
+  std::vector<DeviceTensor> tensors;  // q, k, v, out of each
+  std::vector<AttentionArgs> args;
+  const TestTensor empty(DType::kBF16, in[0].q.dims());
+  for (const Qkv& x : in) {
+    for (const TestTensor* t : {&x.q, &x.k, &x.v, &empty}) {
+      tensors.emplace_back(t->view());
+    }
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    const DeviceTensor* t = &tensors[4 * i];
+    args.push_back({.q = t[0].view(),
+                    .k = t[1].view(),
+                    .v = t[2].view(),
+                    .gate_coarse = options.gate_coarse,
+                    .q_plan = &in[i].q_plan,
+                    .kv_plan = &in[i].kv_plan,
+                    .select = options.select,
+                    .out = t[3].view()});
+  }
+  run_on_gpu([&](const Context& context) {
+    for (int repeat = 0; repeat < 50; ++repeat) {
+      for (const AttentionArgs& call : args) throw_if_error(attention_forward(context, call));
+    }
+    return Status();
+  });
+  for (size_t i = 0; i < 2; ++i) {
+    TestTensor host_out(DType::kBF16, in[i].q.dims());
+    tensors[4 * i + 3].download(host_out.view());
+    EXPECT_TRUE(same_bits(host_out, gpu::run_attention(in[i], options, Outputs::kOutOnly).out));
+  }
 }
 
 /// T41: a captured call, replayed after its table was overwritten, follows the new one.

@@ -20,7 +20,6 @@ INSTANTIATE_TEST_SUITE_P(Tiles, GpuSelectSizes,
                          testing::Values(1, 2, 31, 32, 33, 511, 512, 513, 768, 769, 1440, 1536,
                                          1537, 2048, 2049, 4097));
 
-/// Rows of the given scores, repeated until there are 5 of them.
 void expect_same_selection(const TestTensor& scores) {
   const int64_t most = scores.dims().head_dim;
   const std::vector<int32_t> forced{0, static_cast<int32_t>(most - 1)};
@@ -63,7 +62,23 @@ TEST_P(GpuSelectSizes, TiesAndNan) {
 
 struct CoarseSize {
   int64_t q_tiles, kv_tiles, head_dim;
-  Heads heads() const { return {1, 2, 1, head_dim}; }
+  int64_t num_heads = 2;  // one of keys
+
+  TestTensor q(bool few_bits) const {
+    const Dims dims{1, num_heads, q_tiles, head_dim};
+    return few_bits ? few_bits_tensor(DType::kF32, dims, 1) : normal_tensor(DType::kF32, dims, 1);
+  }
+  TestTensor k(bool few_bits) const {
+    const Dims dims{1, 1, kv_tiles, head_dim};
+    return few_bits ? few_bits_tensor(DType::kF32, dims, 2) : normal_tensor(DType::kF32, dims, 2);
+  }
+  Qkv pooled(bool few_bits) const {
+    return {.q = q(few_bits),
+            .k = k(few_bits),
+            .v = normal_tensor(DType::kF32, {1, 1, kv_tiles, head_dim}, 3),
+            .q_plan = row_of_tiles(q_tiles),
+            .kv_plan = row_of_tiles(kv_tiles)};
+  }
 };
 
 class GpuCoarseSizes : public testing::TestWithParam<CoarseSize> {};
@@ -72,16 +87,12 @@ INSTANTIATE_TEST_SUITE_P(Tiles, GpuCoarseSizes,
                                          CoarseSize{31, 65, 64}, CoarseSize{33, 63, 128},
                                          CoarseSize{64, 128, 128}, CoarseSize{65, 127, 128},
                                          CoarseSize{129, 514, 64}, CoarseSize{700, 1441, 128},
-                                         CoarseSize{1443, 96, 64}));
+                                         CoarseSize{1443, 96, 64}, CoarseSize{65, 70, 128, 80},
+                                         CoarseSize{33, 131, 64, 200}));
 
 TEST_P(GpuCoarseSizes, AsTheReference) {
   VSA_NEEDS_GPU;
-  const CoarseSize& size = GetParam();
-  const Qkv in{.q = normal_tensor(DType::kF32, {1, 2, size.q_tiles, size.head_dim}, 1),
-               .k = normal_tensor(DType::kF32, {1, 1, size.kv_tiles, size.head_dim}, 2),
-               .v = normal_tensor(DType::kF32, {1, 1, size.kv_tiles, size.head_dim}, 3),
-               .q_plan = row_of_tiles(size.q_tiles),
-               .kv_plan = row_of_tiles(size.kv_tiles)};
+  const Qkv in = GetParam().pooled(false);
   const CoarseResult got = gpu::run_coarse(in);
   const Qkv wide = as_f64(in);
   const CoarseResult want =
@@ -93,12 +104,7 @@ TEST_P(GpuCoarseSizes, AsTheReference) {
 
 TEST_P(GpuCoarseSizes, RoundedAsFastVideo) {
   VSA_NEEDS_GPU;
-  const CoarseSize& size = GetParam();
-  const Qkv in{.q = few_bits_tensor(DType::kF32, {1, 2, size.q_tiles, size.head_dim}, 1),
-               .k = few_bits_tensor(DType::kF32, {1, 1, size.kv_tiles, size.head_dim}, 2),
-               .v = normal_tensor(DType::kF32, {1, 1, size.kv_tiles, size.head_dim}, 3),
-               .q_plan = row_of_tiles(size.q_tiles),
-               .kv_plan = row_of_tiles(size.kv_tiles)};
+  const Qkv in = GetParam().pooled(true);
   const CoarseResult got = gpu::run_coarse(in, CoarseRounding::kBf16);
   const Qkv wide = as_f64(in);
   const CoarseResult want = test::run_coarse(kReference, wide.q, wide.k, wide.v, wide.kv_plan,
@@ -142,13 +148,13 @@ TEST_P(GpuPoolHeads, AsTheReference) {
   }
 }
 
-// --- schedule: rows as bits up to 24576 kv tiles, searched beyond
+// --- schedule: rows as bits up to 16384 kv tiles of one block, searched beyond
 // -----------------------------------
 
 TEST(GpuSchedule, AnyNumberOfKvTiles) {
   VSA_NEEDS_GPU;
   const Heads heads{1, 1, 1, 64};
-  for (const int64_t num_kv_tiles : {1, 24576, 24577}) {
+  for (const int64_t num_kv_tiles : {1, 16384, 16385}) {
     SCOPED_TRACE(num_kv_tiles);
     const TilePlan q_plan = row_of_tiles(9);
     const TilePlan kv_plan = row_of_tiles(num_kv_tiles);

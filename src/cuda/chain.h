@@ -1,0 +1,17 @@
+// Kernels of a stream that start before the one before them has ended (LaunchShape), so that one's
+// launch and first instructions hide behind the other's last CTAs. Device-only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace vsa::cuda {
+
+/// The first call of a kernel: waits until the kernels before it have ended and what they wrote is
+/// there, then lets the next one start. So when a kernel starts, all but the one before it have
+/// ended. Returns at once in a kernel that was launched without overlap.
+__device__ __forceinline__ void after_previous() {
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+}
+
+}  // namespace vsa::cuda
