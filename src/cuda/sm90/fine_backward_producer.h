@@ -163,14 +163,17 @@ class BackwardProducer {
   __device__ __forceinline__ void copy(const Block& block, int32_t idx, int32_t row,
                                        const uint8_t (&tile)[Smem::kTileBytes],
                                        float (&statistics)[kBlockTokens], uint64_t& full) const {
-    // Rows without a token: the first block of a step sets them all, before any copy.
-    if (kOwnsKeys && row == 0 && block.len() < kBlockTokens) {
-      statistics[lane_] = statistics[lane_ + 32] =
-          kWhich == 0 ? QueryStatistics::kZeroExponent : 0.0F;
-      fence_async_shared();
-      __syncwarp();
-    }
     if (lane_ != 0) return;
+    // Rows without a token: the first block of a step sets them all, before any copy. By the lane
+    // that arrives at the barrier, so that nothing but the barrier orders them before their use.
+    if (kOwnsKeys && row == 0 && block.len() < kBlockTokens) {
+      constexpr float kNothing = kWhich == 0 ? QueryStatistics::kZeroExponent : 0.0F;
+#pragma unroll 1
+      for (int i = 0; i < kBlockTokens; i += 4) {
+        *reinterpret_cast<float4*>(statistics + i) = {kNothing, kNothing, kNothing, kNothing};
+      }
+      fence_async_shared();
+    }
     const auto rows = static_cast<uint32_t>((block.len() + 7) / 8 * 8);
     const uint32_t statistics_bytes = kOwnsKeys ? rows * sizeof(float) : 0;
     barrier_expect(smem_address(&full), Copy::bytes(block) + statistics_bytes);
