@@ -1,0 +1,37 @@
+// How the fine backward divides shared memory, and its walk through a ring.
+#include "src/cuda/sm90/fine_backward_params.h"
+
+#include <gtest/gtest.h>
+
+namespace vsa::cuda::sm90 {
+namespace {
+
+TEST(RingSlot, TakesEveryStageInTurnAndFlipsTheParityAfterTheLast) {
+  RingSlot<3> slot;
+  for (uint32_t use = 0; use < 20; ++use) {
+    EXPECT_EQ(slot.idx(), use % 3);
+    EXPECT_EQ(slot.parity(), use / 3 % 2);
+    slot.advance();
+  }
+}
+
+template <class Smem>
+void expect_divided() {
+  constexpr size_t kMost = 227 << 10;  // of a thread block
+  EXPECT_LE(sizeof(Smem), kMost);
+  // The pattern of a swizzled tile starts at a multiple of 1 KiB; bulk copies need 16 bytes.
+  EXPECT_EQ(sizeof(typename Smem::Tiles) % 1024, 0U);
+  EXPECT_EQ(offsetof(Smem, tiles), 0U);
+  EXPECT_EQ(offsetof(Smem, state) % 16, 0U);
+  EXPECT_EQ(sizeof(typename Smem::State) % 16, 0U);
+  EXPECT_EQ(offsetof(typename Smem::State, minus_lse_log2) % 16, 0U);
+  EXPECT_EQ(offsetof(typename Smem::State, delta) % 16, 0U);
+}
+
+TEST(BackwardSmem, FitsAndIsAligned) {
+  expect_divided<BackwardSmem<128>>();
+  expect_divided<BackwardSmem<64>>();
+}
+
+}  // namespace
+}  // namespace vsa::cuda::sm90
