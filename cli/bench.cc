@@ -37,15 +37,30 @@ Machine machine_of(const BenchCommand& command, const Context& context) {
   return machine;
 }
 
+/// What became of the contestants of all cases. The GEMM only counts where it is refused: it is
+/// oneDNN's, there to compare with.
+struct Outcome {
+  bool any_ran = false;
+  std::string refusal;  // the first; empty: none
+
+  void add(const Measured& x) {
+    if (!x.ran()) {
+      if (refusal.empty()) refusal = x.contestant.refusal;
+    } else if (x.contestant.stage != "gemm") {
+      any_ran = true;
+    }
+  }
+};
+
 void run_case(const BenchCommand& command, const BenchCase& c, const Context& context,
-              GemmBase& gemm, const InterruptScope& interrupt) {
+              GemmBase& gemm, const InterruptScope& interrupt, Outcome& outcome) {
   ProgressBar bar;
   BenchProblem problem(c);
   const bool full =
       command.stages.empty() || std::ranges::any_of(command.stages, [](const std::string& stage) {
         return stage.starts_with("dense");
       });
-  check(problem.prepare(context, full));
+  problem.prepare(context, full);
   std::vector<Measured> all;
   for (Contestant& x : contestants(problem, gemm, context, command.stages)) {
     all.push_back({.contestant = std::move(x), .check = {}, .inner = 1, .ms = {}});
@@ -53,6 +68,7 @@ void run_case(const BenchCommand& command, const BenchCase& c, const Context& co
   check_all(c, all, bar, interrupt);
   time_all(c, command.repeats, all, bar, interrupt);
   bar.clear();
+  for (const Measured& x : all) outcome.add(x);
   const Machine machine = machine_of(command, context);
   if (!command.json) {
     print_result(bench_text(problem, machine, all));
@@ -103,10 +119,6 @@ void run(const BenchCommand& command) {
     fail_usage(fmt::format("--repeats: expected at least 1, got {}", command.repeats));
   }
   const Context context = command.backend.context();
-  if (context.backend == BackendId::kCuda &&
-      std::ranges::find(command.stages, "gemm") != command.stages.end()) {
-    throw Failure(ExitCode::kUnsupported, "--stage gemm: the cuda backend has none");
-  }
   const std::vector<BenchCase> cases = chosen_cases(command);
   if (command.list) {
     print_cases(cases, command.json);
@@ -115,7 +127,12 @@ void run(const BenchCommand& command) {
   if (context.num_threads > 0) omp_set_num_threads(context.num_threads);  // the GEMM, too
   const InterruptScope interrupt;
   GemmBase gemm;
-  for (const BenchCase& c : cases) run_case(command, c, context, gemm, interrupt);
+  Outcome outcome;
+  for (const BenchCase& c : cases) run_case(command, c, context, gemm, interrupt, outcome);
+  if (!outcome.any_ran && !outcome.refusal.empty()) {
+    throw Failure(ExitCode::kUnsupported, "nothing could run: " + outcome.refusal,
+                  "--dtype takes the cases in another dtype, --case and --stage choose others");
+  }
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 namespace vsa::cli {
 namespace {
 
-double time_ms(const Contestant& x, int64_t times) {
+Result<double> time_ms(const Contestant& x, int64_t times) {
   const auto start = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < times; ++i) check(x.run());
+  for (int64_t i = 0; i < times; ++i) VSA_TRY(x.run());
   if (x.wait) x.wait();
   const auto passed = std::chrono::steady_clock::now() - start;
   return std::chrono::duration<double, std::milli>(passed).count() / static_cast<double>(times);
@@ -28,15 +28,21 @@ double Measured::quantile(double share) const {
   const size_t high = std::min(low + 1, sorted.size() - 1);
   return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
 }
+
 void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,
                const InterruptScope& interrupt) {
   for (size_t i = 0; i < all.size(); ++i) {
     bar.update(c.name + " check", static_cast<int64_t>(i), std::ssize(all));
     interrupt.check();
     Contestant& x = all[i].contestant;
-    const double first_ms = time_ms(x, 1);
+    if (!all[i].ran()) continue;
+    const Result<double> first_ms = time_ms(x, 1);
+    if (first_ms.status().code() == StatusCode::kUnsupported) {
+      x.refusal = first_ms.status().message();
+      continue;
+    }
     // A sample lasts at least 1 ms, a thousand times what reading the clock costs.
-    all[i].inner = std::max<int64_t>(1, static_cast<int64_t>(1.0 / first_ms));
+    all[i].inner = std::max<int64_t>(1, static_cast<int64_t>(1.0 / take(first_ms)));
     if (!x.check) continue;
     if (x.fetch) x.fetch();
     all[i].check = x.check();
@@ -53,9 +59,10 @@ void time_all(const BenchCase& c, int64_t repeats, std::vector<Measured>& all, P
               const InterruptScope& interrupt) {
   for (int64_t round = 0; round <= repeats; ++round) {
     for (Measured& x : all) {
+      if (!x.ran()) continue;
       bar.update(c.name, round, repeats + 1, x.contestant.stage);
       interrupt.check();
-      const double ms = time_ms(x.contestant, x.inner);
+      const double ms = take(time_ms(x.contestant, x.inner));
       if (round > 0) x.ms.push_back(ms);
     }
   }

@@ -11,7 +11,7 @@
 
 namespace vsa::cli {
 
-/// The measurements of one contestant.
+/// The measurements of one contestant; none if it is refused.
 struct Measured {
   Contestant contestant;
   std::optional<CheckResult> check;
@@ -20,6 +20,7 @@ struct Measured {
 
   /// Of the samples, interpolated.
   double quantile(double share) const;
+  bool ran() const { return contestant.refusal.empty(); }
   double median() const { return quantile(0.5); }
   double iqr() const { return quantile(0.75) - quantile(0.25); }
   double gflops() const { return contestant.flops / median() * 1e-6; }
@@ -27,11 +28,12 @@ struct Measured {
 };
 
 /// Runs each contestant once and compares what it wrote with the reference: nothing wrong is timed.
-/// Throws Failure.
+/// One that answers Unsupported is refused from then on. Throws Failure on any other error.
 void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,
                const InterruptScope& interrupt);
 
-/// Contestants take turns, so that all see the same load of the machine; the first round warms up.
+/// Contestants that are not refused take turns, so that all see the same load of the machine; the
+/// first round warms up.
 /// Throws Failure.
 void time_all(const BenchCase& c, int64_t repeats, std::vector<Measured>& all, ProgressBar& bar,
               const InterruptScope& interrupt);

@@ -59,16 +59,39 @@ BenchProblem::BenchProblem(const BenchCase& bench_case)
   for (OwnedTensor* x : {&dk, &dv}) *x = tokens(c, c.num_kv_heads);
 }
 
-Status BenchProblem::prepare(const Context& context, bool full) {
-  VSA_TRY(on_backend(context, vsa::pool, pool(q, q_pooled)));
-  VSA_TRY(on_backend(context, vsa::pool, pool(k, k_pooled)));
-  VSA_TRY(on_backend(context, vsa::pool, pool(v, v_pooled)));
-  VSA_TRY(on_backend(context, vsa::coarse, coarse()));
-  VSA_TRY(on_backend(context, vsa::select, select()));
-  VSA_TRY(on_backend(context, vsa::fine, fine(false)));
-  if (full) VSA_TRY(on_backend(context, vsa::fine, fine(true)));
-  VSA_TRY(on_backend(context, vsa::attention_forward, attention()));
-  return on_backend(context, vsa::combine_backward, combine_backward());
+void BenchProblem::prepare(const Context& context, bool full) {
+  run_stage("pool", "", [&]() -> Status {
+    VSA_TRY(on_backend(context, vsa::pool, pool(q, q_pooled)));
+    VSA_TRY(on_backend(context, vsa::pool, pool(k, k_pooled)));
+    return on_backend(context, vsa::pool, pool(v, v_pooled));
+  });
+  run_stage("coarse", "pool", [&] { return on_backend(context, vsa::coarse, coarse()); });
+  run_stage("select", "coarse", [&] { return on_backend(context, vsa::select, select()); });
+  run_stage("fine", "select", [&] { return on_backend(context, vsa::fine, fine(false)); });
+  if (full) run_stage("dense", "", [&] { return on_backend(context, vsa::fine, fine(true)); });
+  run_stage("attention", "",
+            [&] { return on_backend(context, vsa::attention_forward, attention()); });
+  run_stage("combine_backward", "fine",
+            [&] { return on_backend(context, vsa::combine_backward, combine_backward()); });
+}
+
+std::string BenchProblem::refusal(const std::string& stage, const std::string& reads) const {
+  for (const std::string& name : {stage, reads}) {
+    if (const auto found = refusals_.find(name); found != refusals_.end()) return found->second;
+  }
+  return "";
+}
+
+void BenchProblem::run_stage(const std::string& stage, const std::string& reads,
+                             const std::function<Status()>& call) {
+  std::string why = refusal(stage, reads);
+  if (why.empty()) {
+    const Status status = call();
+    if (status.ok()) return;
+    if (status.code() != StatusCode::kUnsupported) check(status);
+    why = status.message();
+  }
+  refusals_[stage] = why;
 }
 
 PoolArgs BenchProblem::pool(const OwnedTensor& x, const OwnedTensor& pooled) const {

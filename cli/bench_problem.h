@@ -1,6 +1,10 @@
 // The tensors of one bench case, and the calls on them. Host-only.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <string>
+
 #include "cli/bench_case.h"
 #include "cli/owned_tensor.h"
 #include "vsa/attention.h"
@@ -16,8 +20,12 @@ struct BenchProblem {
   BenchProblem& operator=(const BenchProblem&) = delete;
 
   /// Runs forward on `context` once, so that every tensor that a stage reads is there; those of the
-  /// dense case only if `full`, because they take the longest.
-  Status prepare(const Context& context, bool full);
+  /// dense case only if `full`, because they take the longest. What the backend answers with
+  /// Unsupported is left out. Throws Failure on any other error.
+  void prepare(const Context& context, bool full);
+  /// Why the backend cannot run `stage` here, or cannot make what it reads from the stage `reads`;
+  /// empty: nothing is known against it.
+  std::string refusal(const std::string& stage, const std::string& reads) const;
 
   PoolArgs pool(const OwnedTensor& x, const OwnedTensor& pooled) const;
   CoarseArgs coarse() const;
@@ -45,6 +53,12 @@ struct BenchProblem {
   /// The arguments of a call with q, k, v and their plan filled in.
   template <class Args>
   Args on_tokens() const;
+
+  /// Runs what makes the outputs of `stage`, unless it or what it reads was refused.
+  void run_stage(const std::string& stage, const std::string& reads,
+                 const std::function<Status()>& call);
+
+  std::map<std::string, std::string> refusals_;  // stage -> what the backend said
 };
 
 }  // namespace vsa::cli

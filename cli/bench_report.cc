@@ -12,10 +12,11 @@
 namespace vsa::cli {
 namespace {
 
+/// The measurements of `stage`; null if there are none.
 const Measured* find(const std::vector<Measured>& all, const std::string& stage) {
   const auto it = std::ranges::find(
       all, stage, [](const Measured& x) -> const std::string& { return x.contestant.stage; });
-  return it == all.end() ? nullptr : &*it;
+  return it == all.end() || !it->ran() ? nullptr : &*it;
 }
 
 std::optional<double> ratio(const Measured* over, const Measured* under) {
@@ -29,6 +30,62 @@ std::optional<double> training_speedup(const std::vector<Measured>& all) {
                               find(all, "attention"), find(all, "attention_backward")};
   if (std::ranges::find(stages, nullptr) != std::end(stages)) return std::nullopt;
   return (stages[0]->median() + stages[1]->median()) / (stages[2]->median() + stages[3]->median());
+}
+
+void add_measurements(nlohmann::ordered_json& line, const std::vector<Measured>& all,
+                      const Measured& x) {
+  line["repeats"] = x.ms.size();
+  line["median_ms"] = x.median();
+  line["iqr_ms"] = x.iqr();
+  line["min_ms"] = x.quantile(0.0);
+  if (x.contestant.flops > 0.0) line["tflops"] = x.gflops() * 1e-3;
+  if (x.contestant.bytes > 0.0) line["gb_per_s"] = x.gigabytes_per_second();
+  if (const auto speedup = ratio(find(all, x.contestant.baseline), &x)) {
+    line["speedup_vs_dense"] = *speedup;
+  }
+  if (const Measured* gemm = find(all, "gemm"); gemm != nullptr && x.contestant.flops > 0.0) {
+    line["share_of_gemm"] = x.gflops() / gemm->gflops();
+  }
+  if (x.contestant.stage == "attention_backward") {
+    if (const auto speedup = training_speedup(all)) line["speedup_forward_backward"] = *speedup;
+  }
+  if (x.check) {
+    line["check"] = {{"error", x.check->error},
+                     {"tolerance", x.check->tolerance},
+                     {"tiles_checked", x.check->tiles_checked}};
+  }
+}
+
+std::vector<std::string> cells_of(const std::vector<Measured>& all, const Measured& x) {
+  if (!x.ran()) return {x.contestant.stage, "unsupported", "", "", "", "", "", ""};
+  const Measured* gemm = find(all, "gemm");
+  const bool flops = x.contestant.flops > 0.0;
+  const auto speedup = ratio(find(all, x.contestant.baseline), &x);
+  return {x.contestant.stage,
+          fmt::format("{:.3f}", x.median()),
+          fmt::format("{:.3f}", x.iqr()),
+          flops ? fmt::format("{:.1f}", x.gflops()) : "",
+          flops && gemm ? fmt::format("{:.2f}", x.gflops() / gemm->gflops()) : "",
+          x.contestant.bytes > 0.0 ? fmt::format("{:.2f}", x.gigabytes_per_second()) : "",
+          speedup ? fmt::format("{:.2f}x", *speedup) : "",
+          x.check ? fmt::format("{:.1e}", x.check->error) : ""};
+}
+
+/// Why stages are unsupported: a line for each reason, with the stages that share it.
+std::string refusals_of(const std::vector<Measured>& all) {
+  std::vector<std::string> told;
+  std::string text;
+  for (const Measured& x : all) {
+    const std::string& why = x.contestant.refusal;
+    if (x.ran() || std::ranges::find(told, why) != told.end()) continue;
+    told.push_back(why);
+    std::vector<std::string> stages;
+    for (const Measured& y : all) {
+      if (y.contestant.refusal == why) stages.push_back(y.contestant.stage);
+    }
+    text += fmt::format("unsupported ({}): {}\n", fmt::join(stages, ", "), why);
+  }
+  return text;
 }
 
 }  // namespace
@@ -47,26 +104,11 @@ nlohmann::ordered_json bench_json(const BenchProblem& p, const Machine& machine,
       {"num_tiles", p.plan.num_tiles()},
       {"topk", c.topk},
       {"dtype", name(c.dtype)},
-      {"repeats", x.ms.size()},
-      {"median_ms", x.median()},
-      {"iqr_ms", x.iqr()},
-      {"min_ms", x.quantile(0.0)},
   };
-  if (x.contestant.flops > 0.0) line["tflops"] = x.gflops() * 1e-3;
-  if (x.contestant.bytes > 0.0) line["gb_per_s"] = x.gigabytes_per_second();
-  if (const auto speedup = ratio(find(all, x.contestant.baseline), &x)) {
-    line["speedup_vs_dense"] = *speedup;
-  }
-  if (const Measured* gemm = find(all, "gemm"); gemm != nullptr && x.contestant.flops > 0.0) {
-    line["share_of_gemm"] = x.gflops() / gemm->gflops();
-  }
-  if (x.contestant.stage == "attention_backward") {
-    if (const auto speedup = training_speedup(all)) line["speedup_forward_backward"] = *speedup;
-  }
-  if (x.check) {
-    line["check"] = {{"error", x.check->error},
-                     {"tolerance", x.check->tolerance},
-                     {"tiles_checked", x.check->tiles_checked}};
+  if (x.ran()) {
+    add_measurements(line, all, x);
+  } else {
+    line["unsupported"] = x.contestant.refusal;
   }
   line["backend"] = machine.backend;
   line["backend_detail"] = machine.detail;
@@ -87,18 +129,8 @@ std::string bench_text(const BenchProblem& p, const Machine& machine,
       c.num_kv_heads, c.head_dim, name(c.dtype), c.topk, p.plan.num_tiles(), machine.backend,
       machine.detail, machine.threads, machine.cpu);
   Table table({"stage", "median ms", "IQR ms", "GFLOP/s", "of GEMM", "GB/s", "vs dense", "error"});
-  const Measured* gemm = find(all, "gemm");
-  for (const Measured& x : all) {
-    const bool flops = x.contestant.flops > 0.0;
-    const auto speedup = ratio(find(all, x.contestant.baseline), &x);
-    table.add({x.contestant.stage, fmt::format("{:.3f}", x.median()),
-               fmt::format("{:.3f}", x.iqr()), flops ? fmt::format("{:.1f}", x.gflops()) : "",
-               flops && gemm ? fmt::format("{:.2f}", x.gflops() / gemm->gflops()) : "",
-               x.contestant.bytes > 0.0 ? fmt::format("{:.2f}", x.gigabytes_per_second()) : "",
-               speedup ? fmt::format("{:.2f}x", *speedup) : "",
-               x.check ? fmt::format("{:.1e}", x.check->error) : ""});
-  }
-  text += table.to_string();
+  for (const Measured& x : all) table.add(cells_of(all, x));
+  text += table.to_string() + refusals_of(all);
   if (const auto speedup = training_speedup(all)) {
     text += fmt::format("forward and backward together: {:.2f}x vs dense\n", *speedup);
   }

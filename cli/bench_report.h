@@ -15,11 +15,11 @@ struct Machine {
   int threads = 0;
 };
 
-/// One line about contestant `x` of `all`.
+/// One line about contestant `x` of `all`: its figures, or `unsupported` and why.
 nlohmann::ordered_json bench_json(const BenchProblem& p, const Machine& machine,
                                   const std::vector<Measured>& all, const Measured& x);
 
-/// A table of all contestants.
+/// A table of all contestants, and below it why some are unsupported.
 std::string bench_text(const BenchProblem& p, const Machine& machine,
                        const std::vector<Measured>& all);
 

@@ -22,7 +22,14 @@ void require(cudaError_t error, const char* what) {
 class DeviceBytes {
  public:
   explicit DeviceBytes(int64_t size) {
-    require(cudaMalloc(&data_, static_cast<size_t>(size > 0 ? size : 1)), "device memory");
+    const cudaError_t error = cudaMalloc(&data_, static_cast<size_t>(size > 0 ? size : 1));
+    if (error == cudaSuccess) return;
+    cudaGetLastError();
+    throw Failure(
+        ExitCode::kFailed,
+        fmt::format("--backend cuda: device memory: expected {} more bytes to be free, got {}",
+                    size, cudaGetErrorString(error)),
+        "`nvidia-smi` shows what holds it; fewer heads or tokens need less");
   }
   ~DeviceBytes() { cudaFree(data_); }
   DeviceBytes(const DeviceBytes&) = delete;

@@ -69,9 +69,12 @@ HeadMap map_head(const Context& context, const AttentionInput& input, int64_t ba
               .scores = std::vector<float>(static_cast<size_t>(nq * nk)),
               .lut = LutBuffer(
                   {.batch = 1, .num_heads = 1, .num_q_tiles = nq, .pitch = lut_pitch(select, nk)})};
-  check(on_backend(context, vsa::pool, {.x = in.q, .plan = &input.q_plan(), .pooled = q.view()}));
-  check(on_backend(context, vsa::pool, {.x = in.k, .plan = &input.kv_plan(), .pooled = k.view()}));
-  check(on_backend(context, vsa::pool, {.x = in.v, .plan = &input.kv_plan(), .pooled = v.view()}));
+  check(on_backend(context, vsa::pool, {.x = in.q, .plan = &input.q_plan(), .pooled = q.view()}),
+        "x is q of the file");
+  check(on_backend(context, vsa::pool, {.x = in.k, .plan = &input.kv_plan(), .pooled = k.view()}),
+        "x is k of the file");
+  check(on_backend(context, vsa::pool, {.x = in.v, .plan = &input.kv_plan(), .pooled = v.view()}),
+        "x is v of the file");
   check(on_backend(context, vsa::coarse,
                    {.q_pooled = q.view(),
                     .k_pooled = k.view(),

@@ -110,8 +110,9 @@ Status ArgCheck::head_dim(std::string_view argument, int64_t head_dim) const {
   if (is_cuda()) {
     if (head_dim == 64 || head_dim == 128) return {};
     return unsupported(
-        fmt::format("[{}] {}: expected a head_dim of 64 or 128 on the cuda backend, got {}",
-                    operation_, argument, head_dim));
+        fmt::format("[{}] {}: expected a head_dim of 64 or 128 on the cuda backend, got {}; the "
+                    "cpu backend takes multiples of {} up to {}",
+                    operation_, argument, head_dim, kHeadDimStep, kMaxHeadDim));
   }
   if (is_reference() || (head_dim % kHeadDimStep == 0 && head_dim <= kMaxHeadDim)) return {};
   return unsupported(fmt::format(
@@ -141,8 +142,10 @@ Status ArgCheck::tensor(std::string_view argument, const ConstTensor& t, DTypes 
                     operation_, argument, expected, name(context_.backend), vsa::to_string(t)));
   }
   if (t.dtype == DType::kF32 && is_cuda() && dtypes.contains(DType::kBF16)) {
-    return unsupported(fmt::format("[{}] {}: expected {} on the cuda backend, got {}", operation_,
-                                   argument, expected, vsa::to_string(t)));
+    return unsupported(
+        fmt::format("[{}] {}: expected {} on the cuda backend, got {}; convert it, "
+                    "or take the cpu backend",
+                    operation_, argument, expected, vsa::to_string(t)));
   }
   if (!dtypes.contains(t.dtype) || !matches(t.shape, shape)) {
     return fault(argument, expected, vsa::to_string(t), hint);
@@ -176,7 +179,8 @@ Status ArgCheck::cuda_rows(std::string_view argument, const ConstTensor& t) cons
   }
   if (aligned) return {};
   return unsupported(fmt::format(
-      "[{}] {}: expected rows at multiples of {} bytes on the cuda backend, got address {} and {}",
+      "[{}] {}: expected rows at multiples of {} bytes on the cuda backend, got address {} and {}; "
+      "copy it",
       operation_, argument, kCudaRowBytes, t.data, strides(t)));
 }
 

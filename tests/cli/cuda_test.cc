@@ -1,6 +1,7 @@
 // `--backend cuda`: the same results as the reference where there is a device, exit code 3 where
 // there is none.
 #include <algorithm>
+#include <sstream>
 
 #include "tests/cli/attention_file.h"
 #include "tests/cli/expect.h"
@@ -103,9 +104,30 @@ TEST_F(CliCuda, BenchChecksAndTimesWhatThereIs) {
       on("cuda", {"bench", "--cases", cases, "--dtype", "bf16", "--repeats", "2", "--json"});
   expect_success(result);
   EXPECT_EQ(std::ranges::count(result.out, '\n'), 13);
-  expect_failure(on("cuda", {"bench", "--cases", cases}), 3, "vsa bench", "on the cuda backend");
-  expect_failure(on("cuda", {"bench", "--cases", cases, "--stage", "gemm"}), 3, "vsa bench",
-                 "--stage gemm: the cuda backend has none");
+  const RunResult f32 = on("cuda", {"bench", "--cases", cases, "--stage", "pool"});
+  EXPECT_EQ(f32.exit_code, 3);
+  EXPECT_THAT(f32.out, testing::HasSubstr("\nunsupported (pool): [pool] x: expected bf16|f16"));
+  const RunResult gemm = on("cuda", {"bench", "--cases", cases, "--stage", "gemm"});
+  EXPECT_EQ(gemm.exit_code, 3);
+  EXPECT_THAT(gemm.err, testing::HasSubstr("[gemm] backend: expected reference or cpu, got cuda"));
+}
+
+/// Cases of several dtypes, as those of the repository: rows of f32 say so, the others run.
+TEST_F(CliCuda, BenchTakesWhatItCanOfMixedCases) {
+  VSA_NEEDS_CUDA;
+  const std::string cases = dir.file("cases.txt");
+  write_file(cases,
+             "a 3,9,8 4,4,4 4 2 64 0.5 f32\nb 3,9,8 4,4,4 4 2 64 0.5 bf16\n"
+             "c 3,9,8 4,4,4 4 2 64 0.5 f16\n");
+  const RunResult result =
+      on("cuda", {"bench", "--cases", cases, "--stage", "pool", "--repeats", "2", "--json"});
+  expect_success(result);
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 3);
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_EQ(row.contains("unsupported"), row["dtype"] == "f32") << line;
+  }
 }
 
 TEST_F(CliCuda, WhatItCannotTakeIsExitCode3) {

@@ -151,5 +151,14 @@ TEST_F(CliInspect, WrongOptions) {
   fails(4, "--png /dev/null/maps", {"--topk", "1", "--png", "/dev/null/maps"});
 }
 
+TEST_F(CliInspect, ADtypeThatTheBackendLacksNamesTheTensorOfTheFile) {
+  write_tensors(in, {{"q", q.as(DType::kF64)}, {"k", k.as(DType::kF64)}, {"v", v.as(DType::kF64)}});
+  const RunResult result = inspect({"--topk", "3"});
+  expect_failure(result, 3, "vsa inspect", "[pool] x: expected f32|bf16|f16");
+  EXPECT_THAT(result.err, testing::HasSubstr("got f64 [1,1,210,32]; the reference backend takes"));
+  EXPECT_THAT(result.err, testing::HasSubstr("\nhint: x is q of the file\n"));
+  EXPECT_EQ(inspect({"--topk", "3", "--backend", "reference"}).exit_code, 0);
+}
+
 }  // namespace
 }  // namespace vsa::test
