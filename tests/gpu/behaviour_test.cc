@@ -202,6 +202,46 @@ TEST(GpuBehaviour, HostMemoryIsRefused) {
       << status.message();
 }
 
+/// Not q alone: a kernel that met host memory would end the process's use of the device.
+TEST(GpuBehaviour, HostMemoryIsRefusedWhereverItIs) {
+  VSA_NEEDS_GPU;
+  const Qkv in = small_problem(DType::kBF16);
+  const int64_t n = in.q_plan.num_tiles();
+  const LutBuffer table = random_lut({1, 2, 1, 128}, n, n, 1);
+  const DeviceTensor q(in.q.view()), k(in.k.view()), v(in.v.view());
+  TestTensor host_out(DType::kBF16, in.q.dims());
+  const DeviceTensor out(ConstTensor(host_out.view()));
+  const DeviceLut device_table(table.view());
+  const DeviceBytes workspace(64 << 20);
+  const FineArgs good{.q = q.view(),
+                      .k = k.view(),
+                      .v = v.view(),
+                      .q_plan = &in.q_plan,
+                      .kv_plan = &in.kv_plan,
+                      .lut = device_table.view(),
+                      .out = out.view()};
+  const auto expect_refused = [&](const FineArgs& args, void* memory, const std::string& name) {
+    const Status status =
+        fine({.backend = BackendId::kCuda, .workspace = {memory, workspace.size()}}, args);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("[fine] " + name + ": expected device memory"),
+              std::string::npos)
+        << status.message();
+  };
+  FineArgs args = good;
+  args.k = in.k.view();
+  expect_refused(args, workspace.data(), "k");
+  args = good;
+  args.lut = table.view();
+  expect_refused(args, workspace.data(), "lut");
+  args = good;
+  args.out = host_out.view();
+  expect_refused(args, workspace.data(), "out");
+  std::vector<std::byte> host(static_cast<size_t>(workspace.size()) + 256);
+  const auto address = reinterpret_cast<uintptr_t>(host.data());
+  expect_refused(good, host.data() + (256 - address % 256), "workspace");
+}
+
 TEST(GpuBehaviour, ASmallWorkspaceIsRefused) {
   VSA_NEEDS_GPU;
   const Qkv in = small_problem(DType::kBF16);

@@ -30,6 +30,21 @@ TEST(GpuOperator, T23_AllTilesAreDense) {
       same_bits(out(Gate::tensor(ones.view()), Gate::one()), out(Gate::one(), Gate::one())));
 }
 
+/// T30: a list that the kernel ignored would give dense attention.
+TEST(GpuOperator, T30_TheListIsObeyed) {
+  VSA_NEEDS_GPU;
+  const Heads heads{1, 2, 2, 64};
+  const TilePlan plan = grid_plan({8, 8, 8}, {4, 4, 4});
+  const Qkv in = make_qkv(DType::kF16, heads, plan, plan, 1);
+  const LutBuffer first = lut_of_rows(1, 2, std::vector<std::vector<int32_t>>(8, {0}));
+  const FineResult got = gpu::run_fine(in, first.view());
+  const FineResult want = test::run_fine(kReference, as_f64(in), first.view());
+  expect_close(got.out, want.out, fine_tolerance(in, first.view()).out);
+  const LutBuffer all = LutBuffer::dense({1, 2, 8, 8});
+  const FineResult dense = test::run_fine(kReference, as_f64(in), all.view());
+  EXPECT_GT(relative_l2(got.out, dense.out), 0.1);
+}
+
 /// A packed prefix that is always kept and whose queries are dense. The call is captured, what it
 /// was given in host memory is gone at the replay, and the replay sees new tensors.
 TEST(GpuOperator, T41_T43_PackedPrefixInAGraphThatOutlivesItsPlan) {

@@ -18,7 +18,7 @@ TilePlan row_of_tiles(int64_t num_tiles) { return grid_plan({1, 1, num_tiles}, {
 class GpuSelectSizes : public testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Tiles, GpuSelectSizes,
                          testing::Values(1, 2, 31, 32, 33, 511, 512, 513, 768, 769, 1440, 1536,
-                                         1537, 2048, 2049, 4097));
+                                         1537, 2048, 2049, 4097, 5610));  // T10: the last
 
 void expect_same_selection(const TestTensor& scores) {
   const int64_t most = scores.dims().head_dim;
