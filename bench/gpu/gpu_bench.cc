@@ -224,7 +224,8 @@ void run_case(const BenchCase& c, Timer& timer, int num_sms, bool& all_right) {
   const auto build = [&] { return schedule.build("bench", tables, lut, timer.stream()); };
   report("schedule", timer.time(build), {}, 0.0);
   report("fine_kernel", timer.time([&] {
-    return cuda::run_fine_stage(fine_args, tables, schedule, 1.0F, {}, num_sms, timer.stream());
+    return cuda::run_fine_stage({"bench", num_sms, timer.stream()}, fine_args, tables, schedule,
+                                {});
   }),
          fine_error, 0.0);
   report("select", timer.time(select_call), {}, select_call.megabytes());

@@ -1,6 +1,8 @@
 // Validation of the stages over tiles: coarse, select. Host-only.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <string>
 
 #include "src/core/arg_check.h"
 #include "src/core/validate.h"
@@ -68,6 +70,10 @@ Status validate(const Context& context, const SelectArgs& args) {
   const Shape& s = args.coarse_scores.shape;
   VSA_TRY(check.input("coarse_scores", args.coarse_scores, check.tile_dtypes(),
                       {kAnyExtent, kAnyExtent, kAnyExtent, kAnyExtent}));
+  if (s[3] > INT32_MAX) {
+    return check.fault("coarse_scores", "at most 2^31 - 1 kv tiles, as indices are int32",
+                       std::to_string(s[3]));
+  }
   VSA_TRY(check.select_options(args.options, s[2], s[3]));
   VSA_TRY(check.output_lut("lut", args.lut, {s[0], s[1], s[2], lut_pitch(args.options, s[3])}));
   return check.separate_outputs();

@@ -1,9 +1,12 @@
 // The whole operator, forward: plans, pool, coarse, select, schedule, fine with combine. Host-only.
+#include <optional>
+
 #include "src/cuda/coarse.h"
 #include "src/cuda/combine.h"
 #include "src/cuda/cuda.h"
 #include "src/cuda/device.h"
 #include "src/cuda/fine.h"
+#include "src/cuda/launch.h"
 #include "src/cuda/pool.h"
 #include "src/cuda/select.h"
 
@@ -11,8 +14,6 @@ namespace vsa::cuda {
 namespace {
 
 constexpr std::string_view kOperation = "attention_forward";
-
-int32_t narrow(int64_t x) { return static_cast<int32_t>(x); }
 
 /// Which stages a call needs.
 struct Branches {
@@ -32,7 +33,7 @@ class Forward {
  public:
   Forward(const Context& context, const AttentionArgs& args)
       : args_(args),
-        stream_(static_cast<cudaStream_t>(context.stream)),
+        stream_(stream_of(context)),
         branches_(args),
         workspace_(context),
         plans_(kOperation, workspace_, args.q_plan, args.kv_plan),
@@ -43,7 +44,7 @@ class Forward {
     const int64_t num_q_tiles = args.q_plan->num_tiles();
     const int64_t num_kv_tiles = args.kv_plan->num_tiles();
     const auto tiles = [&](int64_t heads, int64_t rows, int64_t columns) {
-      return Tensor::bhsd(workspace_.take<float>(batch * heads * rows * columns), DType::kF32,
+      return Tensor::bhsd(workspace_.take<float>(batch, heads, rows, columns), DType::kF32,
                           {batch, heads, rows, columns});
     };
     if (branches_.coarse()) {
@@ -61,7 +62,7 @@ class Forward {
     if (branches_.select && args.lut_out.empty()) {
       const LutDims dims{batch, num_heads, num_q_tiles, lut_pitch(args.select, num_kv_tiles)};
       const int64_t rows = batch * num_heads * num_q_tiles;
-      selected_ = {workspace_.take<int32_t>(rows * dims.pitch), workspace_.take<int32_t>(rows),
+      selected_ = {workspace_.take<int32_t>(rows, dims.pitch), workspace_.take<int32_t>(rows),
                    dims};
     } else if (branches_.select) {
       selected_ = args.lut_out;
@@ -70,7 +71,7 @@ class Forward {
     if (branches_.fine) schedule_.emplace(workspace_, plans_, lut_.dims);
     fine_out_ = args.fine_out;
     if (branches_.fine && !branches_.fused && fine_out_.empty()) {
-      fine_out_ = Tensor::bshd(workspace_.take<uint16_t>(batch * num_heads * seq_len * head_dim),
+      fine_out_ = Tensor::bshd(workspace_.take<uint16_t>(batch, num_heads, seq_len, head_dim),
                                args.q.dtype, {batch, num_heads, seq_len, head_dim});
     }
   }
@@ -79,7 +80,19 @@ class Forward {
     VSA_TRY(plans_.status());
     if (workspace_.answers_query()) return {};
     VSA_TRY(workspace_.status(kOperation));
-    const DeviceScope device(kOperation, "q", args_.q.data);
+    const DeviceScope device(kOperation, {{"q", args_.q},
+                                          {"k", args_.k},
+                                          {"v", args_.v},
+                                          {"gate_coarse", args_.gate_coarse},
+                                          {"gate_fine", args_.gate_fine},
+                                          {"out", args_.out},
+                                          {"lse", args_.lse},
+                                          {"fine_out", args_.fine_out},
+                                          {"lut", args_.lut.index},
+                                          {"lut", args_.lut.count},
+                                          {"lut_out", args_.lut_out.index},
+                                          {"lut_out", args_.lut_out.count},
+                                          {"workspace", workspace_.data()}});
     VSA_TRY(device.status());
     VSA_TRY(plans_.build(stream_));
     if (branches_.select) VSA_TRY(rules_.build(kOperation, stream_));
@@ -96,16 +109,9 @@ class Forward {
  private:
   Status pool() {
     PoolParams params;
-    const auto add = [&](const ConstTensor& x, const PlanTable& plan, const Tensor& pooled) {
-      params.part[params.num_parts++] = {.x = rows_of(x),
-                                         .plan = plan,
-                                         .num_heads = narrow(x.shape[1]),
-                                         .pooled = rows_of(pooled)};
-    };
-    add(args_.q, plans_.q(), q_pooled_);
-    add(args_.k, plans_.kv(), k_pooled_);
-    if (branches_.coarse_out) add(args_.v, plans_.kv(), v_pooled_);
-    params.head_dim = narrow(args_.q.shape[3]);
+    params.add(args_.q, plans_.q(), q_pooled_);
+    params.add(args_.k, plans_.kv(), k_pooled_);
+    if (branches_.coarse_out) params.add(args_.v, plans_.kv(), v_pooled_);
     return run_pool(kOperation, params, args_.q.dtype, args_.q.shape[0], stream_);
   }
 
@@ -148,16 +154,13 @@ class Forward {
                         .out = branches_.fused ? args_.out : fine_out_,
                         .lse = args_.lse};
     VSA_TRY(schedule_->build(kOperation, plans_, lut_, stream_));
-    if (!branches_.fused) {
-      return run_fine_stage(fine, plans_, *schedule_, 1.0F, {}, num_sms, stream_);
+    FineCombine combine;
+    if (branches_.fused) combine.gate_fine = args_.gate_fine.as_constant();
+    if (branches_.fused && branches_.coarse_out) {
+      combine.coarse_out = static_cast<const float*>(coarse_out_.data);
+      combine.gate_coarse = gate_rows(args_.gate_coarse);
     }
-    CoarseBranch coarse;
-    if (branches_.coarse_out) {
-      coarse = {.out = static_cast<const float*>(coarse_out_.data),
-                .gate = gate_rows(args_.gate_coarse)};
-    }
-    return run_fine_stage(fine, plans_, *schedule_, args_.gate_fine.as_constant(), coarse, num_sms,
-                          stream_);
+    return run_fine_stage({kOperation, num_sms, stream_}, fine, plans_, *schedule_, combine);
   }
 
   Status combine() {

@@ -11,6 +11,7 @@
 #include "src/cuda/cuda.h"
 #include "src/cuda/device.h"
 #include "src/cuda/fine_backward.h"
+#include "src/cuda/launch.h"
 #include "src/cuda/pool.h"
 
 namespace vsa::cuda {
@@ -18,7 +19,6 @@ namespace {
 
 constexpr std::string_view kOperation = "attention_backward";
 
-int32_t narrow(int64_t x) { return static_cast<int32_t>(x); }
 const float* floats(const Tensor& t) { return static_cast<const float*>(t.data); }
 
 /// Which stages a call needs.
@@ -39,7 +39,7 @@ class Backward {
  public:
   Backward(const Context& context, const AttentionBackwardArgs& args)
       : args_(args),
-        stream_(static_cast<cudaStream_t>(context.stream)),
+        stream_(stream_of(context)),
         branches_(args),
         workspace_(context),
         plans_(kOperation, workspace_, args.q_plan, args.kv_plan) {
@@ -61,11 +61,11 @@ class Backward {
     if (!branches_.fine) return;
     dfine_out_ = args.dout;
     if (branches_.gated_dout) {
-      gated_dout_ = Tensor::bshd(workspace_.take<uint16_t>(batch * num_heads * seq_len * head_dim),
+      gated_dout_ = Tensor::bshd(workspace_.take<uint16_t>(batch, num_heads, seq_len, head_dim),
                                  args.q.dtype, {batch, num_heads, seq_len, head_dim});
       dfine_out_ = gated_dout_;
     }
-    delta_ = Tensor::bhsd(workspace_.take<float>(batch * num_heads * seq_len), DType::kF32,
+    delta_ = Tensor::bhsd(workspace_.take<float>(batch, num_heads, seq_len), DType::kF32,
                           {batch, num_heads, seq_len, 1});
     lut_t_.emplace(workspace_, args.lut.dims, args.kv_plan->num_tiles());
     scratch_ = FineBackwardScratch(workspace_, plans_, args.q.shape[0] * args.q.shape[1]);
@@ -75,7 +75,22 @@ class Backward {
     VSA_TRY(plans_.status());
     if (workspace_.answers_query()) return {};
     VSA_TRY(workspace_.status(kOperation));
-    const DeviceScope device(kOperation, "q", args_.q.data);
+    const DeviceScope device(kOperation, {{"q", args_.q},
+                                          {"k", args_.k},
+                                          {"v", args_.v},
+                                          {"gate_coarse", args_.gate_coarse},
+                                          {"gate_fine", args_.gate_fine},
+                                          {"lse", args_.lse},
+                                          {"fine_out", args_.fine_out},
+                                          {"dout", args_.dout},
+                                          {"dq", args_.dq},
+                                          {"dk", args_.dk},
+                                          {"dv", args_.dv},
+                                          {"dgate_coarse", args_.dgate_coarse},
+                                          {"dgate_fine", args_.dgate_fine},
+                                          {"lut", args_.lut.index},
+                                          {"lut", args_.lut.count},
+                                          {"workspace", workspace_.data()}});
     VSA_TRY(device.status());
     VSA_TRY(plans_.build(stream_));
     const int32_t* kv_len = plans_.kv().tile_len;
@@ -94,22 +109,15 @@ class Backward {
   Tensor means(const ConstTensor& x, const TilePlan& plan) {
     const Dims dims{x.shape[0], x.shape[1], plan.num_tiles(), x.shape[3]};
     return Tensor::bhsd(
-        workspace_.take<float>(dims.batch * dims.num_heads * dims.seq_len * dims.head_dim),
+        workspace_.take<float>(dims.batch, dims.num_heads, dims.seq_len, dims.head_dim),
         DType::kF32, dims);
   }
 
   Status pool() {
     PoolParams params;
-    const auto add = [&](const ConstTensor& x, const PlanTable& plan, const Tensor& pooled) {
-      params.part[params.num_parts++] = {.x = rows_of(x),
-                                         .plan = plan,
-                                         .num_heads = narrow(x.shape[1]),
-                                         .pooled = rows_of(pooled)};
-    };
-    add(args_.q, plans_.q(), q_pooled_);
-    add(args_.k, plans_.kv(), k_pooled_);
-    add(args_.v, plans_.kv(), v_pooled_);
-    params.head_dim = narrow(args_.q.shape[3]);
+    params.add(args_.q, plans_.q(), q_pooled_);
+    params.add(args_.k, plans_.kv(), k_pooled_);
+    params.add(args_.v, plans_.kv(), v_pooled_);
     return run_pool(kOperation, params, args_.q.dtype, args_.q.shape[0], stream_);
   }
 

@@ -144,18 +144,16 @@ __global__ void __launch_bounds__(kThreads, kCtasOfSm)
   store_tile(sum, at(to, b, kv, j0) + d0, to.seq, f.num_kv_tiles - j0);
 }
 
-unsigned ceil_div(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 1) / b); }
-
 }  // namespace
 
 Status run_coarse_backward(std::string_view operation, const CoarseBackwardParams& params,
                            int64_t batch, cudaStream_t stream) {
   const CoarseParams& f = params.forward;
-  const auto heads = static_cast<unsigned>(batch * f.num_heads);
-  const unsigned q_blocks = ceil_div(f.num_q_tiles, kTile);
-  const unsigned kv_blocks = ceil_div(f.num_kv_tiles, kTile);
+  const auto heads = grid_extent(batch * f.num_heads);
+  const unsigned q_blocks = grid_extent(f.num_q_tiles, kTile);
+  const unsigned kv_blocks = grid_extent(f.num_kv_tiles, kTile);
   VSA_TRY(launch(operation, coarse_rows_kernel,
-                 {.grid = dim3(ceil_div(f.num_q_tiles, kWarpsOfRows), heads),
+                 {.grid = dim3(grid_extent(f.num_q_tiles, kWarpsOfRows), heads),
                   .block = dim3(kWarpsOfRows * 32),
                   .stream = stream},
                  params));

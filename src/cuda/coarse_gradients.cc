@@ -33,13 +33,13 @@ CoarseGradients::CoarseGradients(Carver& workspace, const ConstTensor& q, const 
   const int64_t group_size = num_heads / kv_heads;
   const int64_t pitch = (num_kv_tiles + 3) / 4 * 4;
   const int64_t kv_head_bytes =
-      group_size * num_q_tiles * pitch * static_cast<int64_t>(sizeof(float)) * (backward ? 2 : 1);
+      product(group_size, num_q_tiles, pitch, int64_t{sizeof(float)}, int64_t{backward ? 2 : 1});
   const int64_t most = std::max<int64_t>(1, kMostScoreBytes / kv_head_bytes);
   batch_of_piece_ = batch * kv_heads <= most ? batch : 1;
   kv_heads_of_piece_ = std::min(kv_heads, most);
   const int64_t heads = kv_heads_of_piece_ * group_size;
   const auto take = [&] {
-    Tensor t = Tensor::bhsd(workspace.take<float>(batch_of_piece_ * heads * num_q_tiles * pitch),
+    Tensor t = Tensor::bhsd(workspace.take<float>(batch_of_piece_, heads, num_q_tiles, pitch),
                             DType::kF32, {batch_of_piece_, heads, num_q_tiles, pitch});
     t.shape[3] = num_kv_tiles;
     return t;
@@ -48,7 +48,7 @@ CoarseGradients::CoarseGradients(Carver& workspace, const ConstTensor& q, const 
   stats_ = take_coarse_stats(workspace, batch_of_piece_ * heads * num_q_tiles, num_kv_tiles);
   if (!backward) return;
   dscores_ = take();
-  row_stats_ = workspace.take<CoarseRowStats>(batch_of_piece_ * heads * num_q_tiles);
+  row_stats_ = workspace.take<CoarseRowStats>(batch_of_piece_, heads, num_q_tiles);
 }
 
 template <class Run>

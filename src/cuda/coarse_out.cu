@@ -170,8 +170,6 @@ __global__ void __launch_bounds__(64 * kGroups, kCtas)
   }
 }
 
-unsigned ceil_div(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 1) / b); }
-
 template <int kGroups, int kStages, int kCtas>
 Status launch_out(std::string_view operation, const CoarseParams& params, const dim3& grid,
                   cudaStream_t stream) {
@@ -189,8 +187,8 @@ Status launch_out(std::string_view operation, const CoarseParams& params, const 
 
 Status run_coarse_out(std::string_view operation, const CoarseParams& params, int64_t batch,
                       cudaStream_t stream) {
-  const dim3 grid(ceil_div(params.head_dim, kColumns), ceil_div(params.num_q_tiles, kRows),
-                  static_cast<unsigned>(batch * params.num_heads));
+  const dim3 grid(grid_extent(params.head_dim, kColumns), grid_extent(params.num_q_tiles, kRows),
+                  grid_extent(batch * params.num_heads));
   // More threads a CTA while all CTAs run at once, more CTAs a multiprocessor where they do not.
   if (int64_t{grid.x} * grid.y * grid.z <= kFewCtas) {
     return launch_out<4, 2, 3>(operation, params, grid, stream);

@@ -135,20 +135,18 @@ __global__ void __launch_bounds__(kRows, kCtas)
   }
 }
 
-unsigned ceil_div(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 1) / b); }
-
 }  // namespace
 
 float2* take_coarse_stats(Carver& workspace, int64_t rows, int64_t num_kv_tiles) {
-  return workspace.take<float2>(rows * ceil_div(num_kv_tiles, kColumns));
+  return workspace.take<float2>(rows, (num_kv_tiles + kColumns - 1) / kColumns);
 }
 
 Status run_coarse_scores(std::string_view operation, const CoarseParams& params, int64_t batch,
                          cudaStream_t stream) {
   return launch(
       operation, coarse_scores_kernel,
-      {.grid = dim3(ceil_div(params.num_kv_tiles, kColumns), ceil_div(params.num_q_tiles, kRows),
-                    static_cast<unsigned>(batch * params.num_heads)),
+      {.grid = dim3(grid_extent(params.num_kv_tiles, kColumns),
+                    grid_extent(params.num_q_tiles, kRows), grid_extent(batch * params.num_heads)),
        .block = dim3(kRows),
        .smem_bytes = kStages * (kRows + kColumns) * kPitch * 4,
        .stream = stream,

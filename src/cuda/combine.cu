@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class Params>
 LaunchShape shape_of(const Params& params, int64_t batch, cudaStream_t stream) {
-  return {.grid = dim3(static_cast<unsigned>(params.plan.shape.num_tiles),
-                       static_cast<unsigned>(params.num_heads), static_cast<unsigned>(batch)),
+  return {.grid = dim3(grid_extent(params.plan.shape.num_tiles), grid_extent(params.num_heads),
+                       grid_extent(batch)),
           .block = dim3(kThreads),
           .stream = stream};
 }

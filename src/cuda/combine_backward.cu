@@ -207,12 +207,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// A grid too large for 32 bits is cut to one that `launch` refuses.
 template <class Params>
 LaunchShape shape_of(const Params& params, int64_t batch, cudaStream_t stream) {
   const int64_t tiles = int64_t{params.plan.shape.num_tiles} * params.num_heads;
-  return {.grid = dim3(static_cast<unsigned>(std::min<int64_t>(tiles, UINT32_MAX)),
-                       static_cast<unsigned>(batch)),
+  return {.grid = dim3(grid_extent(tiles), grid_extent(batch)),
           .block = dim3(kThreads),
           .stream = stream};
 }

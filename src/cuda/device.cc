@@ -55,29 +55,46 @@ BackendInfo info() {
   return info;
 }
 
-DeviceScope::DeviceScope(std::string_view operation, std::string_view argument, const void* data)
-    : status_(enter(operation, argument, data)) {}
-
-Status DeviceScope::enter(std::string_view operation, std::string_view argument, const void* data) {
-  cudaPointerAttributes attributes{};
-  VSA_TRY(check(operation, cudaPointerGetAttributes(&attributes, data)));
-  if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged) {
+Status check_memory(std::string_view operation, const NamedMemory& memory,
+                    const cudaPointerAttributes& attributes, int device) {
+  const auto& [argument, data] = memory;
+  if (attributes.type == cudaMemoryTypeManaged) return {};
+  if (attributes.type != cudaMemoryTypeDevice) {
     return invalid_argument(fmt::format("[{}] {}: expected device memory, got host memory at {}",
                                         operation, argument, data));
   }
-  if (const int capability = capability_of(attributes.device); capability != kCapability) {
+  if (device < 0 || attributes.device == device) return {};
+  return invalid_argument(
+      fmt::format("[{}] {}: expected memory of device {}, which the call runs on, got memory of "
+                  "device {} at {}",
+                  operation, argument, device, attributes.device, data));
+}
+
+DeviceScope::DeviceScope(std::string_view operation, std::initializer_list<NamedMemory> memory)
+    : status_(enter(operation, memory)) {}
+
+Status DeviceScope::enter(std::string_view operation, std::initializer_list<NamedMemory> memory) {
+  int device = -1;
+  for (const NamedMemory& x : memory) {
+    if (x.data == nullptr) continue;
+    cudaPointerAttributes attributes{};
+    VSA_TRY(check(operation, cudaPointerGetAttributes(&attributes, x.data)));
+    VSA_TRY(check_memory(operation, x, attributes, device));
+    if (device < 0) device = attributes.device;
+  }
+  if (const int capability = capability_of(device); capability != kCapability) {
     return unsupported(
         fmt::format("[{}] device: expected one of compute capability 9.0, got device {} of {}.{}",
-                    operation, attributes.device, capability / 10, capability % 10));
+                    operation, device, capability / 10, capability % 10));
   }
   int current = 0;
   VSA_TRY(check(operation, cudaGetDevice(&current)));
-  if (current != attributes.device) {
-    VSA_TRY(check(operation, cudaSetDevice(attributes.device)));
+  if (current != device) {
+    VSA_TRY(check(operation, cudaSetDevice(device)));
     before_ = current;
   }
-  return check(operation, cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount,
-                                                 attributes.device));
+  return check(operation,
+               cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount, device));
 }
 
 DeviceScope::~DeviceScope() {

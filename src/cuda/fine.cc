@@ -1,6 +1,7 @@
 // From arguments to the parameters of the fine kernel. Host-only.
 #include "src/cuda/fine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -10,12 +11,12 @@
 namespace vsa::cuda {
 namespace {
 
-Status set_maps(std::string_view argument, const ConstTensor& tensor, const PlanShape& plan,
+Status set_maps(const sm90::TensorName& name, const ConstTensor& tensor, const PlanShape& plan,
                 sm90::BoxMaps& maps, sm90::HeadStep& step) {
-  const Result<sm90::TensorPlan> boxes = sm90::plan_boxes(argument, tensor, plan);
+  const Result<sm90::TensorPlan> boxes = sm90::plan_boxes(name, tensor, plan);
   VSA_TRY(boxes.status());
   step = (*boxes).step;
-  return sm90::encode(argument, *boxes, tensor.dtype, maps);
+  return sm90::encode(name, *boxes, tensor.dtype, maps);
 }
 
 /// The softmax scale as the kernel wants it: positive, as the maximum of raw scores must be that of
@@ -28,13 +29,12 @@ void set_scale(float scale, sm90::FineParams& params) {
 
 }  // namespace
 
-Status run_fine_stage(const FineArgs& args, const PlanTables& plans, const Schedule& schedule,
-                      float gate_fine, const CoarseBranch& coarse, int num_sms,
-                      cudaStream_t stream) {
+Status run_fine_stage(const FineLaunch& launch, const FineArgs& args, const PlanTables& plans,
+                      const Schedule& schedule, const FineCombine& combine) {
   sm90::FineParams params{};
-  VSA_TRY(set_maps("q", args.q, plans.q().shape, params.q, params.q_step));
-  VSA_TRY(set_maps("k", args.k, plans.kv().shape, params.k, params.k_step));
-  VSA_TRY(set_maps("v", args.v, plans.kv().shape, params.v, params.v_step));
+  VSA_TRY(set_maps({launch.operation, "q"}, args.q, plans.q().shape, params.q, params.q_step));
+  VSA_TRY(set_maps({launch.operation, "k"}, args.k, plans.kv().shape, params.k, params.k_step));
+  VSA_TRY(set_maps({launch.operation, "v"}, args.v, plans.kv().shape, params.v, params.v_step));
   params.q_blocks = plans.q().blocks;
   params.kv_blocks = plans.kv().blocks;
   params.q_plan = plans.q().shape;
@@ -48,11 +48,15 @@ Status run_fine_stage(const FineArgs& args, const PlanTables& plans, const Sched
   set_scale(*args.scale, params);
   params.out = rows_of(args.out);
   params.lse = rows_of(args.lse);
-  params.coarse_out = coarse.out;
-  params.gate = coarse.gate.rows;
-  params.gate_fine = gate_fine;
-  params.gate_coarse = coarse.gate.constant;
-  return sm90::run_fine(params, args.q.dtype, args.q.shape[3], num_sms, stream);
+  params.coarse_out = combine.coarse_out;
+  params.gate = combine.gate_coarse.rows;
+  params.gate_fine = combine.gate_fine;
+  params.gate_coarse = combine.gate_coarse.constant;
+  return sm90::run_fine(params, {.operation = launch.operation,
+                                 .dtype = args.q.dtype,
+                                 .head_dim = args.q.shape[3],
+                                 .num_sms = launch.num_sms,
+                                 .stream = launch.stream});
 }
 
 }  // namespace vsa::cuda

@@ -10,7 +10,7 @@ namespace vsa::cuda {
 namespace {
 
 struct NamedTensor {
-  const char* name;
+  sm90::TensorName name;
   const ConstTensor& tensor;
 };
 
@@ -34,7 +34,7 @@ Status set_side(const NamedTensor& first, const NamedTensor& second, const PlanT
 Status set_items(std::string_view operation, const sm90::BackwardSide& own, int64_t batch,
                  int32_t* next_item, sm90::FineBackwardParams& params) {
   constexpr int64_t kMost = int64_t{1} << 30;
-  const int64_t items = batch * own.num_heads * own.plan.num_blocks();
+  const int64_t items = product(batch, own.num_heads, own.plan.num_blocks());
   if (items >= kMost) {
     return unsupported(fmt::format(
         "[{}] q, k: expected fewer than 2^30 blocks of 64 tokens in all heads on the cuda backend, "
@@ -51,8 +51,8 @@ Status set_items(std::string_view operation, const sm90::BackwardSide& own, int6
 Status run_fine_backward(std::string_view operation, const FineBackwardInput& in,
                          const PlanTables& plans, int num_sms, cudaStream_t stream) {
   sm90::FineBackwardParams params{};
-  VSA_TRY(set_side({"q", in.q}, {"dout", in.dout}, plans.q(), params.q));
-  VSA_TRY(set_side({"k", in.k}, {"v", in.v}, plans.kv(), params.kv));
+  VSA_TRY(set_side({{operation, "q"}, in.q}, {{operation, "dout"}, in.dout}, plans.q(), params.q));
+  VSA_TRY(set_side({{operation, "k"}, in.k}, {{operation, "v"}, in.v}, plans.kv(), params.kv));
   params.lut = in.lut;
   params.lut_t = in.lut_t;
   params.group_size = params.q.num_heads / params.kv.num_heads;
@@ -65,11 +65,11 @@ Status run_fine_backward(std::string_view operation, const FineBackwardInput& in
   params.dq_pooled = in.dq_pooled;
   params.dk_pooled = in.dk_pooled;
   params.dv_pooled = in.dv_pooled;
-  const sm90::FineBackwardLaunch launch{.operation = operation,
-                                        .dtype = in.q.dtype,
-                                        .head_dim = in.q.shape[3],
-                                        .num_sms = num_sms,
-                                        .stream = stream};
+  const sm90::KernelLaunch launch{.operation = operation,
+                                  .dtype = in.q.dtype,
+                                  .head_dim = in.q.shape[3],
+                                  .num_sms = num_sms,
+                                  .stream = stream};
   int32_t* const next_items = in.scratch.next_items;
   VSA_TRY(set_items(operation, params.q, in.q.shape[0], next_items, params));
   VSA_TRY(run_query_statistics(operation,

@@ -1,4 +1,4 @@
-// The gradients of the fine stage, without atomics: one kernel for dk and dv, one for dq.
+// The gradients of the fine stage, without atomics on sums: one kernel for dq, one for dk and dv.
 // Host-only.
 #pragma once
 
@@ -19,7 +19,7 @@ struct FineBackwardScratch {
   FineBackwardScratch() = default;
   /// @param num_heads  batch * heads of q
   FineBackwardScratch(Carver& workspace, const PlanTables& plans, int64_t num_heads)
-      : statistics(workspace.take<QueryStatistics>(num_heads * plans.q().shape.num_blocks())),
+      : statistics(workspace.take<QueryStatistics>(num_heads, plans.q().shape.num_blocks())),
         next_items(workspace.take<int32_t>(2)) {}
 
   QueryStatistics* statistics = nullptr;
@@ -48,7 +48,7 @@ struct FineBackwardInput {
 /// Enqueues both kernels. Padding is never read, and written as 0 where the plan has it between
 /// tokens (tile order). A query without a key (lse -inf) contributes nothing.
 /// @param plans  on the device, built on the same stream
-/// @return Unsupported (strides that the copy engine cannot read, 2^30 blocks and heads or more)
+/// @return Unsupported (strides that the copy engine cannot read; 2^30 blocks or more in all heads)
 /// Cost: 14*D FLOP per valid pair. The same inputs give the same bits.
 Status run_fine_backward(std::string_view operation, const FineBackwardInput& input,
                          const PlanTables& plans, int num_sms, cudaStream_t stream);

@@ -3,15 +3,34 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
+#include "vsa/backend.h"
 #include "vsa/status.h"
 
 namespace vsa::cuda {
 
 /// Ok, or DeviceError with the operation and what CUDA says.
 Status check(std::string_view operation, cudaError_t error);
+
+inline cudaStream_t stream_of(const Context& context) {
+  return static_cast<cudaStream_t>(context.stream);
+}
+
+/// An extent that is known to fit, as kernels take it.
+constexpr int32_t narrow(int64_t extent) { return static_cast<int32_t>(extent); }
+
+/// CTAs along an axis of a grid. What 32 bits do not hold is cut to what check_grid refuses.
+constexpr unsigned grid_extent(int64_t ctas) {
+  return static_cast<unsigned>(std::min<int64_t>(ctas, UINT32_MAX));
+}
+/// CTAs of `each` items.
+constexpr unsigned grid_extent(int64_t items, int64_t each) {
+  return grid_extent((items + each - 1) / each);
+}
 
 struct LaunchShape {
   dim3 grid, block;

@@ -165,11 +165,10 @@ __global__ void __launch_bounds__(kWarps * 32, 2)
 
 TransposedLut::TransposedLut(Carver& workspace, const LutDims& dims, int64_t num_kv_tiles)
     : num_kv_tiles_(num_kv_tiles),
-      bitmap_(workspace.take<uint32_t>(dims.batch * dims.num_heads * dims.num_q_tiles *
-                                       ((num_kv_tiles + kColumns - 1) / kColumns))),
+      bitmap_(workspace.take<uint32_t>(dims.batch, dims.num_heads, dims.num_q_tiles,
+                                       (num_kv_tiles + kColumns - 1) / kColumns)),
       offset_(workspace.take<int64_t>(dims.batch * dims.num_heads * num_kv_tiles + 1)),
-      index_(workspace.take<int32_t>(dims.batch * dims.num_heads * dims.num_q_tiles * dims.pitch)) {
-}
+      index_(workspace.take<int32_t>(dims.batch, dims.num_heads, dims.num_q_tiles, dims.pitch)) {}
 
 Status TransposedLut::build(std::string_view operation, const ConstLut& lut,
                             cudaStream_t stream) const {
@@ -179,11 +178,9 @@ Status TransposedLut::build(std::string_view operation, const ConstLut& lut,
                           .offset = offset_,
                           .index = index_};
   const int64_t heads = lut.dims.batch * lut.dims.num_heads;
-  const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>((num_kv_tiles_ + kColumns - 1) / kColumns),
-                   static_cast<unsigned>(heads)),
-      .block = dim3(kWarps * 32),
-      .stream = stream};
+  const LaunchShape shape{.grid = dim3(grid_extent(num_kv_tiles_, kColumns), grid_extent(heads)),
+                          .block = dim3(kWarps * 32),
+                          .stream = stream};
   VSA_TRY(launch(operation, count_kernel, shape, params));
   VSA_TRY(launch(operation, scan_kernel,
                  {.grid = dim3(1), .block = dim3(kScanThreads), .stream = stream}, offset_,

@@ -157,10 +157,10 @@ __global__ void __launch_bounds__(kThreads)
 
 Status run_norm_rope_pool(std::string_view operation, const NormRopePoolParams& params, DType dtype,
                           int64_t batch, cudaStream_t stream) {
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(params.plan.shape.num_tiles),
-                                       static_cast<unsigned>(batch)),
-                          .block = dim3(kThreads),
-                          .stream = stream};
+  const LaunchShape shape{
+      .grid = dim3(grid_extent(params.plan.shape.num_tiles), grid_extent(batch)),
+      .block = dim3(kThreads),
+      .stream = stream};
   return dtype == DType::kBF16
              ? launch(operation, norm_rope_pool_kernel<__nv_bfloat16>, shape, params)
              : launch(operation, norm_rope_pool_kernel<__half>, shape, params);

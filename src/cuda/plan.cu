@@ -46,8 +46,6 @@ __global__ void plan_kernel(const __grid_constant__ TableParams q,
   params.table.tile_len[tile] = len;
 }
 
-unsigned ceil_div(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 1) / b); }
-
 }  // namespace
 
 Status upload(std::string_view operation, const int32_t* from, int64_t count, int32_t* to,
@@ -57,9 +55,10 @@ Status upload(std::string_view operation, const int32_t* from, int64_t count, in
     params.to = to + done;
     params.count = static_cast<int32_t>(std::min<int64_t>(kWordsPerUpload, count - done));
     std::memcpy(params.words, from + done, static_cast<size_t>(params.count) * sizeof(int32_t));
-    VSA_TRY(launch(
-        operation, upload_kernel,
-        {.grid = dim3(ceil_div(params.count, 256)), .block = dim3(256), .stream = stream}, params));
+    VSA_TRY(
+        launch(operation, upload_kernel,
+               {.grid = dim3(grid_extent(params.count, 256)), .block = dim3(256), .stream = stream},
+               params));
   }
   return {};
 }
@@ -74,11 +73,12 @@ Status PlanTables::build(cudaStream_t stream) const {
                    stream));
   }
   const int last = num_tables_ - 1;
-  return launch(operation_, plan_kernel,
-                {.grid = dim3(ceil_div(most_tiles, kThreads), static_cast<unsigned>(num_tables_)),
-                 .block = dim3(kThreads),
-                 .stream = stream},
-                TableParams{tables_[0], runs_[0]}, TableParams{tables_[last], runs_[last]});
+  return launch(
+      operation_, plan_kernel,
+      {.grid = dim3(grid_extent(most_tiles, kThreads), static_cast<unsigned>(num_tables_)),
+       .block = dim3(kThreads),
+       .stream = stream},
+      TableParams{tables_[0], runs_[0]}, TableParams{tables_[last], runs_[last]});
 }
 
 }  // namespace vsa::cuda

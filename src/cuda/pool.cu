@@ -105,8 +105,7 @@ Status run_pool(std::string_view operation, const PoolParams& params, DType dtyp
   constexpr int64_t kMultiple = 32 / kGroups;
   const int64_t ctas = (pieces + kMaxWidth - 1) / kMaxWidth;
   const int64_t width = ((pieces + ctas - 1) / ctas + kMultiple - 1) / kMultiple * kMultiple;
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(ctas),
-                                       static_cast<unsigned>(batch)),
+  const LaunchShape shape{.grid = dim3(grid_extent(tiles), grid_extent(ctas), grid_extent(batch)),
                           .block = dim3(static_cast<unsigned>(width * kGroups)),
                           .stream = stream,
                           .overlaps_previous = true};

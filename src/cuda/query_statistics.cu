@@ -33,9 +33,8 @@ __global__ void __launch_bounds__(kItemsPerCta* kBlockTokens)
 
 Status run_query_statistics(std::string_view operation, const QueryStatisticsParams& params,
                             cudaStream_t stream) {
-  const int64_t ctas = (params.num_items + kItemsPerCta - 1) / kItemsPerCta;
   return launch(operation, query_statistics_kernel,
-                {.grid = dim3(static_cast<unsigned>(ctas)),
+                {.grid = dim3(grid_extent(params.num_items, kItemsPerCta)),
                  .block = dim3(kItemsPerCta * kBlockTokens),
                  .stream = stream},
                 params);

@@ -247,9 +247,8 @@ Status Schedule::build(std::string_view operation, const PlanTables& plans, cons
                               .num_pairs = static_cast<uint32_t>(num_pairs_),
                               .num_items = static_cast<uint32_t>(num_items_),
                               .num_words = fits ? static_cast<int32_t>(num_words) : 0};
-  const auto ctas = static_cast<unsigned>((num_items_ + kWarps - 1) / kWarps);
   return launch(operation, schedule_kernel,
-                {.grid = dim3(ctas),
+                {.grid = dim3(grid_extent(num_items_, kWarps)),
                  .block = dim3(kWarps * 32),
                  .smem_bytes = fits ? static_cast<int>(smem_bytes) : 0,
                  .stream = stream,

@@ -9,19 +9,22 @@ Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& di
   const PlanShape& q = plans.q().shape;
   const PlanShape& kv = plans.kv().shape;
   num_pairs_ = (int64_t{q.num_blocks()} + 1) / 2;
-  num_items_ = dims.batch * dims.num_heads * num_pairs_;
+  num_items_ = product(dims.batch, dims.num_heads, num_pairs_);
   // Blocks of two rows; of one where both blocks of a pair are of one tile. Tables are not checked
   // on the device, so this holds for any content.
   const int64_t rows = q.blocks_per_tile % 2 == 0 ? 1 : 2;
-  entry_pitch_ = rows * dims.pitch * kv.blocks_per_tile;
+  entry_pitch_ = product(rows, dims.pitch, kv.blocks_per_tile);
   heads_ = workspace.take<ScheduleHead>(num_items_);
-  entries_ = workspace.take<uint32_t>(num_items_ * entry_pitch_);
+  entries_ = workspace.take<uint32_t>(num_items_, entry_pitch_);
 }
 
 Status Schedule::status(std::string_view operation) const {
-  if (num_items_ <= INT32_MAX) return {};
+  // A CTA of the fine kernel goes on to the next of its items in 32 bits, once beyond the last.
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (num_items_ < kMost) return {};
   return unsupported(fmt::format(
-      "[{}] q: expected fewer than 2^31 pairs of query blocks on the cuda backend, got {}",
+      "[{}] q: expected fewer than 2^30 pairs of query blocks on the cuda backend, got {}; split "
+      "the batch",
       operation, num_items_));
 }
 

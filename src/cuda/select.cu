@@ -244,9 +244,7 @@ __global__ void __launch_bounds__(kWarps * 32)
 
 LaunchShape rows_shape(const LutDims& dims, cudaStream_t stream) {
   const int64_t rows = dims.batch * dims.num_heads * dims.num_q_tiles;
-  return {.grid = dim3(static_cast<unsigned>((rows + kWarps - 1) / kWarps)),
-          .block = dim3(kWarps * 32),
-          .stream = stream};
+  return {.grid = dim3(grid_extent(rows, kWarps)), .block = dim3(kWarps * 32), .stream = stream};
 }
 
 int64_t words_for(int64_t bits) { return (bits + 31) / 32; }

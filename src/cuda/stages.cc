@@ -6,6 +6,7 @@
 #include "src/cuda/cuda.h"
 #include "src/cuda/device.h"
 #include "src/cuda/fine.h"
+#include "src/cuda/launch.h"
 #include "src/cuda/norm_rope_pool.h"
 #include "src/cuda/pool.h"
 #include "src/cuda/select.h"
@@ -13,25 +14,30 @@
 namespace vsa::cuda {
 namespace {
 
-cudaStream_t stream_of(const Context& context) { return static_cast<cudaStream_t>(context.stream); }
-
-/// tile or untile.
+/// tile or untile: what it reads and writes, under the names of its arguments.
+struct Reorder {
+  std::string_view operation, from_name, to_name;
+  const ConstTensor& from;
+  const Tensor& to;
+  const TilePlan* plan;
+};
 template <class Run>
-Status reorder(const Context& context, std::string_view operation, std::string_view argument,
-               const ConstTensor& from, const TilePlan* plan, const Tensor& to, const Run& run) {
+Status reorder(const Context& context, const Reorder& args, const Run& run) {
+  const auto& [operation, from_name, to_name, from, to, plan] = args;
   Carver workspace(context);
   const PlanTables plans(operation, workspace, plan);
   VSA_TRY(plans.status());
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status(operation));
-  const DeviceScope device(operation, argument, from.data);
+  const DeviceScope device(
+      operation, {{from_name, from}, {to_name, to}, {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   return run({.from = rows_of(from),
               .to = rows_of(to),
               .plan = plans.q(),
-              .num_heads = static_cast<int32_t>(from.shape[1]),
-              .head_dim = static_cast<int32_t>(from.shape[3])},
+              .num_heads = narrow(from.shape[1]),
+              .head_dim = narrow(from.shape[3])},
              from.shape[0], stream_of(context));
 }
 
@@ -47,11 +53,25 @@ Status check_angles(std::string_view operation, std::string_view argument, const
 }  // namespace
 
 Status tile(const Context& context, const TileArgs& args) {
-  return reorder(context, "tile", "x", args.x, args.plan, args.tiled, run_tile);
+  return reorder(context,
+                 {.operation = "tile",
+                  .from_name = "x",
+                  .to_name = "tiled",
+                  .from = args.x,
+                  .to = args.tiled,
+                  .plan = args.plan},
+                 run_tile);
 }
 
 Status untile(const Context& context, const UntileArgs& args) {
-  return reorder(context, "untile", "tiled", args.tiled, args.plan, args.x, run_untile);
+  return reorder(context,
+                 {.operation = "untile",
+                  .from_name = "tiled",
+                  .to_name = "x",
+                  .from = args.tiled,
+                  .to = args.x,
+                  .plan = args.plan},
+                 run_untile);
 }
 
 Status pool(const Context& context, const PoolArgs& args) {
@@ -60,16 +80,12 @@ Status pool(const Context& context, const PoolArgs& args) {
   VSA_TRY(plans.status());
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status("pool"));
-  const DeviceScope device("pool", "x", args.x.data);
+  const DeviceScope device(
+      "pool", {{"x", args.x}, {"pooled", args.pooled}, {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   PoolParams params;
-  params.part[0] = {.x = rows_of(args.x),
-                    .plan = plans.q(),
-                    .num_heads = static_cast<int32_t>(args.x.shape[1]),
-                    .pooled = rows_of(args.pooled)};
-  params.num_parts = 1;
-  params.head_dim = static_cast<int32_t>(args.x.shape[3]);
+  params.add(args.x, plans.q(), args.pooled);
   return run_pool("pool", params, args.x.dtype, args.x.shape[0], stream_of(context));
 }
 
@@ -84,7 +100,13 @@ Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args) {
   VSA_TRY(plans.status());
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status(kOperation));
-  const DeviceScope device(kOperation, "x", args.x.data);
+  const DeviceScope device(kOperation, {{"x", args.x},
+                                        {"weight", args.weight},
+                                        {"rstd", args.rstd},
+                                        {"cos", args.cos},
+                                        {"sin", args.sin},
+                                        {"pooled", args.pooled},
+                                        {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   return run_norm_rope_pool(kOperation,
@@ -97,8 +119,8 @@ Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args) {
                              .pooled = rows_of(args.pooled),
                              .norm = args.norm,
                              .eps = args.eps,
-                             .num_heads = static_cast<int32_t>(args.x.shape[1]),
-                             .head_dim = static_cast<int32_t>(args.x.shape[3])},
+                             .num_heads = narrow(args.x.shape[1]),
+                             .head_dim = narrow(args.x.shape[3])},
                             args.x.dtype, args.x.shape[0], stream_of(context));
 }
 
@@ -110,7 +132,7 @@ Status coarse(const Context& context, const CoarseArgs& args) {
   VSA_TRY(plans.status());
   Tensor scores = args.coarse_scores;
   if (scores.empty()) {
-    scores = Tensor::bhsd(workspace.take<float>(batch * num_heads * num_q_tiles * num_kv_tiles),
+    scores = Tensor::bhsd(workspace.take<float>(batch, num_heads, num_q_tiles, num_kv_tiles),
                           DType::kF32, {batch, num_heads, num_q_tiles, num_kv_tiles});
   }
   float2* stats = nullptr;
@@ -119,7 +141,12 @@ Status coarse(const Context& context, const CoarseArgs& args) {
   }
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status("coarse"));
-  const DeviceScope device("coarse", "q_pooled", args.q_pooled.data);
+  const DeviceScope device("coarse", {{"q_pooled", args.q_pooled},
+                                      {"k_pooled", args.k_pooled},
+                                      {"v_pooled", args.v_pooled},
+                                      {"coarse_scores", args.coarse_scores},
+                                      {"coarse_out", args.coarse_out},
+                                      {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   return run_coarse("coarse",
@@ -130,23 +157,31 @@ Status coarse(const Context& context, const CoarseArgs& args) {
                      .scores = rows_of(scores),
                      .out = rows_of(args.coarse_out),
                      .stats = stats,
-                     .num_heads = static_cast<int32_t>(num_heads),
-                     .group_size = static_cast<int32_t>(num_heads / args.k_pooled.shape[1]),
-                     .num_q_tiles = static_cast<int32_t>(num_q_tiles),
-                     .num_kv_tiles = static_cast<int32_t>(num_kv_tiles),
-                     .head_dim = static_cast<int32_t>(head_dim),
+                     .num_heads = narrow(num_heads),
+                     .group_size = narrow(num_heads / args.k_pooled.shape[1]),
+                     .num_q_tiles = narrow(num_q_tiles),
+                     .num_kv_tiles = narrow(num_kv_tiles),
+                     .head_dim = narrow(head_dim),
                      .scale = *args.scale,
                      .rounding = args.rounding},
                     batch, stream_of(context));
 }
 
 Status select(const Context& context, const SelectArgs& args) {
+  if (args.coarse_scores.shape[3] >= ScheduleEntry::kMaxBlocks) {
+    return unsupported(fmt::format(
+        "[select] coarse_scores: expected fewer than 2^28 kv tiles on the cuda backend, got {}",
+        args.coarse_scores.shape[3]));
+  }
   Carver workspace(context);
   const SelectRules rules(workspace, args.options, args.coarse_scores.shape[2],
                           args.coarse_scores.shape[3]);
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status("select"));
-  const DeviceScope device("select", "coarse_scores", args.coarse_scores.data);
+  const DeviceScope device("select", {{"coarse_scores", args.coarse_scores},
+                                      {"lut", args.lut.index},
+                                      {"lut", args.lut.count},
+                                      {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(rules.build("select", stream_of(context)));
   SelectParams params{.scores = rows_of(args.coarse_scores), .lut = args.lut};
@@ -161,11 +196,18 @@ Status fine(const Context& context, const FineArgs& args) {
   const Schedule schedule(workspace, plans, args.lut.dims);
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status("fine"));
-  const DeviceScope device("fine", "q", args.q.data);
+  const DeviceScope device("fine", {{"q", args.q},
+                                    {"k", args.k},
+                                    {"v", args.v},
+                                    {"out", args.out},
+                                    {"lse", args.lse},
+                                    {"lut", args.lut.index},
+                                    {"lut", args.lut.count},
+                                    {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   VSA_TRY(schedule.build("fine", plans, args.lut, stream_of(context)));
-  return run_fine_stage(args, plans, schedule, 1.0F, {}, device.num_sms(), stream_of(context));
+  return run_fine_stage({"fine", device.num_sms(), stream_of(context)}, args, plans, schedule, {});
 }
 
 Status combine(const Context& context, const CombineArgs& args) {
@@ -174,7 +216,12 @@ Status combine(const Context& context, const CombineArgs& args) {
   VSA_TRY(plans.status());
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status("combine"));
-  const DeviceScope device("combine", "fine_out", args.fine_out.data);
+  const DeviceScope device("combine", {{"fine_out", args.fine_out},
+                                       {"coarse_out", args.coarse_out},
+                                       {"gate_coarse", args.gate_coarse},
+                                       {"gate_fine", args.gate_fine},
+                                       {"out", args.out},
+                                       {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   const ConstTensor& coarse_out = args.coarse_out;
@@ -191,8 +238,8 @@ Status combine(const Context& context, const CombineArgs& args) {
        .gate_coarse = gate_rows(args.gate_coarse),
        .plan = plans.q(),
        .out = rows_of(args.out),
-       .num_heads = static_cast<int32_t>(args.out.shape[1]),
-       .head_dim = static_cast<int32_t>(args.out.shape[3])},
+       .num_heads = narrow(args.out.shape[1]),
+       .head_dim = narrow(args.out.shape[3])},
       args.out.dtype, args.out.shape[0], stream_of(context));
 }
 

@@ -4,14 +4,10 @@
 #include "src/cuda/cuda.h"
 #include "src/cuda/device.h"
 #include "src/cuda/fine_backward.h"
+#include "src/cuda/launch.h"
+#include "src/cuda/pool.h"
 
 namespace vsa::cuda {
-namespace {
-
-cudaStream_t stream_of(const Context& context) { return static_cast<cudaStream_t>(context.stream); }
-
-}  // namespace
-
 Status pool_backward(const Context& context, const PoolBackwardArgs& args) {
   constexpr std::string_view kOperation = "pool_backward";
   Carver workspace(context);
@@ -19,15 +15,17 @@ Status pool_backward(const Context& context, const PoolBackwardArgs& args) {
   VSA_TRY(plans.status());
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status(kOperation));
-  const DeviceScope device(kOperation, "dpooled", args.dpooled.data);
+  const DeviceScope device(
+      kOperation,
+      {{"dpooled", args.dpooled}, {"dx", args.dx}, {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   return run_pool_backward(kOperation,
                            {.dpooled = rows_of(args.dpooled),
                             .plan = plans.q(),
                             .dx = rows_of(args.dx),
-                            .num_heads = static_cast<int32_t>(args.dx.shape[1]),
-                            .head_dim = static_cast<int32_t>(args.dx.shape[3])},
+                            .num_heads = narrow(args.dx.shape[1]),
+                            .head_dim = narrow(args.dx.shape[3])},
                            args.dx.dtype, args.dx.shape[0], stream_of(context));
 }
 
@@ -38,10 +36,17 @@ Status coarse_backward(const Context& context, const CoarseBackwardArgs& args) {
   const PlanTables plans(kOperation, workspace, args.kv_plan);
   VSA_TRY(plans.status());
   const CoarseGradients gradients(workspace, args.q_pooled, args.k_pooled, true);
-  float* const out = workspace.take<float>(batch * num_heads * num_q_tiles * head_dim);
+  float* const out = workspace.take<float>(batch, num_heads, num_q_tiles, head_dim);
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status(kOperation));
-  const DeviceScope device(kOperation, "q_pooled", args.q_pooled.data);
+  const DeviceScope device(kOperation, {{"q_pooled", args.q_pooled},
+                                        {"k_pooled", args.k_pooled},
+                                        {"v_pooled", args.v_pooled},
+                                        {"dcoarse_out", args.dcoarse_out},
+                                        {"dq_pooled", args.dq_pooled},
+                                        {"dk_pooled", args.dk_pooled},
+                                        {"dv_pooled", args.dv_pooled},
+                                        {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   const CoarseTensors tensors{
@@ -65,11 +70,22 @@ Status fine_backward(const Context& context, const FineBackwardArgs& args) {
   const PlanTables plans(kOperation, workspace, args.q_plan, args.kv_plan);
   VSA_TRY(plans.status());
   const TransposedLut lut_t(workspace, args.lut.dims, args.kv_plan->num_tiles());
-  float* const delta = workspace.take<float>(batch * num_heads * seq_len);
+  float* const delta = workspace.take<float>(batch, num_heads, seq_len);
   const FineBackwardScratch scratch(workspace, plans, batch * num_heads);
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status(kOperation));
-  const DeviceScope device(kOperation, "q", args.q.data);
+  const DeviceScope device(kOperation, {{"q", args.q},
+                                        {"k", args.k},
+                                        {"v", args.v},
+                                        {"out", args.out},
+                                        {"lse", args.lse},
+                                        {"dout", args.dout},
+                                        {"dq", args.dq},
+                                        {"dk", args.dk},
+                                        {"dv", args.dv},
+                                        {"lut", args.lut.index},
+                                        {"lut", args.lut.count},
+                                        {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   const cudaStream_t stream = stream_of(context);
   VSA_TRY(plans.build(stream));
@@ -80,8 +96,8 @@ Status fine_backward(const Context& context, const FineBackwardArgs& args) {
                                 .gate_fine = {.rows = {}, .constant = 1.0F},
                                 .plan = plans.q(),
                                 .delta = rows_of(Tensor::bhsd(delta, DType::kF32, delta_dims)),
-                                .num_heads = static_cast<int32_t>(num_heads),
-                                .head_dim = static_cast<int32_t>(head_dim)},
+                                .num_heads = narrow(num_heads),
+                                .head_dim = narrow(head_dim)},
                                args.q.dtype, batch, stream));
   VSA_TRY(lut_t.build(kOperation, args.lut, stream));
   return run_fine_backward(kOperation,
@@ -108,7 +124,16 @@ Status combine_backward(const Context& context, const CombineBackwardArgs& args)
   VSA_TRY(plans.status());
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status(kOperation));
-  const DeviceScope device(kOperation, "dout", args.dout.data);
+  const DeviceScope device(kOperation, {{"dout", args.dout},
+                                        {"fine_out", args.fine_out},
+                                        {"coarse_out", args.coarse_out},
+                                        {"gate_coarse", args.gate_coarse},
+                                        {"gate_fine", args.gate_fine},
+                                        {"dfine_out", args.dfine_out},
+                                        {"dcoarse_out", args.dcoarse_out},
+                                        {"dgate_coarse", args.dgate_coarse},
+                                        {"dgate_fine", args.dgate_fine},
+                                        {"workspace", context.workspace.data}});
   VSA_TRY(device.status());
   VSA_TRY(plans.build(stream_of(context)));
   return run_combine_backward(kOperation,
@@ -122,8 +147,8 @@ Status combine_backward(const Context& context, const CombineBackwardArgs& args)
                                .dgate_fine = rows_of(args.dgate_fine),
                                .dgate_coarse = rows_of(args.dgate_coarse),
                                .dcoarse_out = rows_of(args.dcoarse_out),
-                               .num_heads = static_cast<int32_t>(args.dout.shape[1]),
-                               .head_dim = static_cast<int32_t>(args.dout.shape[3])},
+                               .num_heads = narrow(args.dout.shape[1]),
+                               .head_dim = narrow(args.dout.shape[3])},
                               args.dout.dtype, args.dout.shape[0], stream_of(context));
 }
 

@@ -5,10 +5,15 @@
 namespace vsa::cuda {
 namespace {
 constexpr int64_t kAlignment = 256;
-}
+constexpr int64_t kMost = INT64_MAX / kAlignment * kAlignment;
+}  // namespace
 
 void* Carver::take_bytes(int64_t size) {
   const int64_t at = used_;
+  if (size > kMost - at) {
+    used_ = kMost;
+    return nullptr;
+  }
   used_ += (size + kAlignment - 1) / kAlignment * kAlignment;
   if (context_.workspace_query != nullptr || used_ > context_.workspace.size_bytes) return nullptr;
   return static_cast<uint8_t*>(context_.workspace.data) + at;

@@ -8,23 +8,31 @@
 
 namespace vsa::cuda {
 
+/// The product of extents; INT64_MAX, which no device has bytes for, if it does not fit.
+template <class... Extents>
+constexpr int64_t product(Extents... extents) {
+  int64_t all = 1;
+  const bool overflows = (__builtin_mul_overflow(all, int64_t{extents}, &all) || ...);
+  return overflows ? INT64_MAX : all;
+}
+
 /// Take everything first, in the same order for a query and for a run; then ask `answers_query` and
-/// `status`.
+/// `status`. Sizes beyond 2^63 bytes stay at that: a query says so, and no run has so much.
 class Carver {
  public:
   explicit Carver(const Context& context) : context_(context) {}
 
-  /// Memory for `count` elements at a multiple of 256 bytes; null while only adding up.
-  template <class T>
-  T* take(int64_t count) {
-    void* at = take_bytes(count * static_cast<int64_t>(sizeof(T)));
-    return static_cast<T*>(at);
+  /// Memory for a tensor of these extents at a multiple of 256 bytes; null while only adding up.
+  template <class T, class... Extents>
+  T* take(Extents... extents) {
+    return static_cast<T*>(take_bytes(product(static_cast<int64_t>(sizeof(T)), extents...)));
   }
 
   /// True if the call is a query, which is then answered: return Ok.
   bool answers_query() const;
   /// Whether the workspace is large enough and aligned.
   Status status(std::string_view operation) const;
+  const void* data() const { return context_.workspace.data; }
 
  private:
   void* take_bytes(int64_t size);

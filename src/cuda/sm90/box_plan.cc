@@ -1,7 +1,9 @@
+// Box plans of tensors (box_plan.h). Host-only.
 #include "src/cuda/sm90/box_plan.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 
@@ -40,8 +42,7 @@ bool has_negative_stride(const ConstTensor& t) {
 
 }  // namespace
 
-Result<TensorPlan> plan_boxes(std::string_view argument, const ConstTensor& t,
-                              const PlanShape& plan) {
+Result<TensorPlan> plan_boxes(const TensorName& name, const ConstTensor& t, const PlanShape& plan) {
   constexpr int64_t kMaxStrideBytes = (int64_t{1} << 40) - 16;
   constexpr int64_t kMaxSize = INT32_MAX;
   const HeadAxis heads = head_axis(t);
@@ -50,10 +51,10 @@ Result<TensorPlan> plan_boxes(std::string_view argument, const ConstTensor& t,
   if (has_negative_stride(t) || seq == 0 || heads.size > kMaxSize ||
       heads.stride > kMaxStrideBytes / kElementBytes ||
       seq > kMaxStrideBytes / kElementBytes / std::max<int64_t>(plane, 1)) {
-    return unsupported(
-        fmt::format("[fine] {}: expected positive strides below 2^40 bytes on the "
-                    "cuda backend, got [{},{},{},{}]",
-                    argument, t.stride[0], t.stride[1], t.stride[2], t.stride[3]));
+    return unsupported(fmt::format(
+        "[{}] {}: expected positive strides below 2^40 bytes on the cuda backend, got "
+        "[{},{},{},{}]; copy it",
+        name.operation, name.argument, t.stride[0], t.stride[1], t.stride[2], t.stride[3]));
   }
   const auto bytes = [](int64_t elements) {
     return static_cast<uint64_t>(elements * kElementBytes);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "src/cuda/block.h"
 #include "src/cuda/sm90/fine_params.h"
@@ -28,11 +29,16 @@ struct TensorPlan {
   HeadStep step;
 };
 
-/// @return Unsupported if coordinates or strides are too large for the copy engine
-Result<TensorPlan> plan_boxes(std::string_view argument, const ConstTensor& tensor,
+/// What messages call a tensor.
+struct TensorName {
+  std::string_view operation, argument;
+};
+
+/// @return Unsupported if coordinates or strides are too large for the copy engine, or negative
+Result<TensorPlan> plan_boxes(const TensorName& name, const ConstTensor& tensor,
                               const PlanShape& plan);
 
 /// Encodes the boxes. Asks the driver for the function; nothing links against it.
-Status encode(std::string_view argument, const TensorPlan& plan, DType dtype, BoxMaps& maps);
+Status encode(const TensorName& name, const TensorPlan& plan, DType dtype, BoxMaps& maps);
 
 }  // namespace vsa::cuda::sm90

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
 }
 
 template <class Consumer, int kHeadDim, bool kOwnsKeys>
-Status launch_backward(const FineBackwardParams& params, const FineBackwardLaunch& how) {
+Status launch_backward(const FineBackwardParams& params, const KernelLaunch& how) {
   constexpr int kBytes = sizeof(BackwardSmem<kHeadDim>);
   static_assert(kBytes <= 232448, "a CTA has at most 227 KiB");
   const int pairs = (params.num_items + 1) / 2;
@@ -74,7 +74,7 @@ Status launch_backward(const FineBackwardParams& params, const FineBackwardLaunc
 
 /// Calls `with` with the consumer for dtype and head_dim.
 template <template <class, int> class Consumer, bool kOwnsKeys>
-Status launch_backward(const FineBackwardParams& params, const FineBackwardLaunch& how) {
+Status launch_backward(const FineBackwardParams& params, const KernelLaunch& how) {
   using B = __nv_bfloat16;
   if (how.dtype == DType::kBF16) {
     return how.head_dim == 128 ? launch_backward<Consumer<B, 128>, 128, kOwnsKeys>(params, how)

@@ -5,7 +5,7 @@
 
 namespace vsa::cuda::sm90 {
 
-Status run_fine_dkv(const FineBackwardParams& params, const FineBackwardLaunch& launch) {
+Status run_fine_dkv(const FineBackwardParams& params, const KernelLaunch& launch) {
   return launch_backward<DkvConsumer, true>(params, launch);
 }
 

@@ -5,7 +5,7 @@
 
 namespace vsa::cuda::sm90 {
 
-Status run_fine_dq(const FineBackwardParams& params, const FineBackwardLaunch& launch) {
+Status run_fine_dq(const FineBackwardParams& params, const KernelLaunch& launch) {
   return launch_backward<DqConsumer, false>(params, launch);
 }
 

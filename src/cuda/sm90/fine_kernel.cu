@@ -60,28 +60,27 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <class T, int kHeadDim>
-Status launch_fine(const FineParams& params, int num_sms, cudaStream_t stream) {
+Status launch_fine(const FineParams& params, const KernelLaunch& how) {
   constexpr int kBytes = sizeof(FineSmem<kHeadDim>) + FineSmem<kHeadDim>::kAlignment;
   static_assert(kBytes <= 232448, "a CTA has at most 227 KiB");
-  const int num_ctas = params.num_items < num_sms ? params.num_items : num_sms;
-  return launch("fine", fine_fwd_kernel<T, kHeadDim>,
+  const int num_ctas = params.num_items < how.num_sms ? params.num_items : how.num_sms;
+  return launch(how.operation, fine_fwd_kernel<T, kHeadDim>,
                 {.grid = dim3(static_cast<unsigned>(num_ctas)),
                  .block = dim3(kThreads),
                  .smem_bytes = kBytes,
-                 .stream = stream},
+                 .stream = how.stream},
                 params);
 }
 
 }  // namespace
 
-Status run_fine(const FineParams& params, DType dtype, int64_t head_dim, int num_sms,
-                cudaStream_t stream) {
-  if (dtype == DType::kBF16) {
-    return head_dim == 128 ? launch_fine<__nv_bfloat16, 128>(params, num_sms, stream)
-                           : launch_fine<__nv_bfloat16, 64>(params, num_sms, stream);
+Status run_fine(const FineParams& params, const KernelLaunch& how) {
+  if (how.dtype == DType::kBF16) {
+    return how.head_dim == 128 ? launch_fine<__nv_bfloat16, 128>(params, how)
+                               : launch_fine<__nv_bfloat16, 64>(params, how);
   }
-  return head_dim == 128 ? launch_fine<__half, 128>(params, num_sms, stream)
-                         : launch_fine<__half, 64>(params, num_sms, stream);
+  return how.head_dim == 128 ? launch_fine<__half, 128>(params, how)
+                             : launch_fine<__half, 64>(params, how);
 }
 
 }  // namespace vsa::cuda::sm90

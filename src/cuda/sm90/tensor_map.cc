@@ -13,15 +13,18 @@ using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
 /// cuTensorMapEncodeTiled of the installed driver: no part of vsa links against libcuda, so that it
 /// starts where there is none.
-Status find_encoder(EncodeTiled& encoder) {
+Status find_encoder(std::string_view operation, EncodeTiled& encoder) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   constexpr unsigned kFirstVersion = 12000;
   VSA_TRY(
-      check("fine", cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                     kFirstVersion, cudaEnableDefault, &found)));
+      check(operation, cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                        kFirstVersion, cudaEnableDefault, &found)));
   if (found != cudaDriverEntryPointSuccess || function == nullptr) {
-    return unsupported("[fine] driver: expected one with cuTensorMapEncodeTiled, got an older one");
+    return unsupported(
+        fmt::format("[{}] driver: expected one with cuTensorMapEncodeTiled (CUDA 12.0), got an "
+                    "older one; update the driver",
+                    operation));
   }
   encoder = reinterpret_cast<EncodeTiled>(function);
   return {};
@@ -29,9 +32,9 @@ Status find_encoder(EncodeTiled& encoder) {
 
 }  // namespace
 
-Status encode(std::string_view argument, const TensorPlan& plan, DType dtype, BoxMaps& maps) {
+Status encode(const TensorName& name, const TensorPlan& plan, DType dtype, BoxMaps& maps) {
   EncodeTiled encode_tiled = nullptr;
-  VSA_TRY(find_encoder(encode_tiled));
+  VSA_TRY(find_encoder(name.operation, encode_tiled));
   const auto type =
       dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   constexpr cuuint32_t kElementStrides[5] = {1, 1, 1, 1, 1};
@@ -45,11 +48,11 @@ Status encode(std::string_view argument, const TensorPlan& plan, DType dtype, Bo
                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) {
       return unsupported(fmt::format(
-          "[fine] {}: expected a layout that the copy engine can read, got error {} for sizes "
+          "[{}] {}: expected a layout that the copy engine can read, got error {} for sizes "
           "[{},{},{},{},{}], strides [{},{},{},{}] bytes",
-          argument, static_cast<int>(result), box.size[0], box.size[1], box.size[2], box.size[3],
-          box.size[4], box.stride_bytes[0], box.stride_bytes[1], box.stride_bytes[2],
-          box.stride_bytes[3]));
+          name.operation, name.argument, static_cast<int>(result), box.size[0], box.size[1],
+          box.size[2], box.size[3], box.size[4], box.stride_bytes[0], box.stride_bytes[1],
+          box.stride_bytes[2], box.stride_bytes[3]));
     }
   }
   return {};

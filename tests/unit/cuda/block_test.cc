@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <limits>
 #include <vector>
 
 #include "src/cuda/plan.h"
@@ -76,6 +78,20 @@ TEST(Block, RowsOfTileOrderCoverThePadding) {
     }
     EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
   }
+}
+
+TEST(PlanImage, RefusesMoreBlocksThanAnEntryNames) {
+  // Tiles of a prime length are cut into blocks of one token each.
+  const auto image = [](int64_t num_tiles) {
+    return plan_image("fine", TilePlan::grid({num_tiles, 1, 1}, {1, 1, 251}).value());
+  };
+  constexpr int64_t kMostTiles = ((int64_t{1} << 28) - 1) / 251;
+  EXPECT_TRUE(image(kMostTiles).ok());
+  const Status status = image(kMostTiles + 1).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(status.message(),
+            "[fine] plan: expected fewer than 2^28 blocks of 64 tokens on the cuda backend, got "
+            "1069464 tiles of 251 blocks");
 }
 
 TEST(SelectKey, IsTheOrderOfScores) {

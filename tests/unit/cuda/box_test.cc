@@ -81,7 +81,7 @@ void expect_loads(const TilePlan& plan, int64_t head_dim) {
       t.stride = {layout.stride[0], layout.stride[1], layout.stride[2], 1};
       return t;
     }();
-    const TensorPlan boxes = plan_boxes("k", tensor, image.shape).value();
+    const TensorPlan boxes = plan_boxes({"fine", "k"}, tensor, image.shape).value();
     std::vector<uint16_t> smem(2 * kSlabBytes / 2);
     for (int64_t head = 0; head < 6; ++head) {
       const int64_t b = head / 3;
@@ -136,6 +136,28 @@ TEST(BoxPlan, LoadsEveryBlockOfEveryLayout) {
   expect_loads(TilePlan::tiled(lens, 64).value(), 128);
 }
 
+/// Layouts that the copy engine cannot read are refused under the names of the call.
+TEST(BoxPlan, RefusesStridesThatTheCopyEngineCannotRead) {
+  const PlanShape plan = plan_image("test", TilePlan::grid({4, 8, 8}, {4, 4, 4}).value())->shape;
+  alignas(16) static uint16_t nothing[8];
+  constexpr int64_t kMost = (int64_t{1} << 40) / 2;  // elements in 2^40 bytes
+  const std::array<int64_t, 3> wrong[] = {
+      {64, 64, -64}, {64, 64, 0}, {-64, 64, 64}, {kMost, kMost, 64}, {64, 64, kMost / 64}};
+  for (const auto& [batch, head, seq] : wrong) {
+    ConstTensor t = ConstTensor::bhsd(nothing, DType::kBF16, {2, 2, 256, 64});
+    t.stride = {batch, head, seq, 1};
+    const Status status = plan_boxes({"attention_backward", "dout"}, t, plan).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_EQ(status.message().find("[attention_backward] dout: expected positive strides below "
+                                    "2^40 bytes on the cuda backend, got ["),
+              0U)
+        << status.message();
+  }
+  ConstTensor t = ConstTensor::bhsd(nothing, DType::kBF16, {2, 2, 256, 64});
+  t.stride = {kMost / 2, kMost / 4, 64, 1};
+  EXPECT_TRUE(plan_boxes({"fine", "q"}, t, plan).ok());
+}
+
 /// B = K^T: column n of the product is row n of the tile, product k its element 16 * step + k.
 TEST(Descriptor, KNamesRowsOfTheTile) {
   for (const uint32_t tile : {0U, 16384U, 1024U * 7}) {
@@ -164,6 +186,20 @@ TEST(Descriptor, VNamesElementsOfTheTile) {
                     tile + n / 64 * kSlabBytes + swizzled(row, n % 64 / 8) + n % 8 * 2);
         }
       }
+    }
+  }
+}
+
+/// Advancing in the lower half alone is the same, wherever the tile lies.
+TEST(Descriptor, AdvancesInItsLowerHalf) {
+  for (const uint32_t tile : {0U, 16384U, 0x38000U}) {
+    for (int step = 0; step < 8; ++step) {
+      EXPECT_EQ(Descriptor(k_descriptor(tile)).advanced(k_advance(step)),
+                k_descriptor(tile) + k_advance(step));
+    }
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_EQ(Descriptor(v_descriptor(tile)).advanced(v_advance(step)),
+                v_descriptor(tile) + v_advance(step));
     }
   }
 }

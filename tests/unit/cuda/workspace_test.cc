@@ -51,6 +51,25 @@ TEST(Carver, RefusesNullAndMisaligned) {
   }
 }
 
+/// Extents whose product no integer holds ask for more than there is, never for less.
+TEST(Carver, OverflowIsMoreThanAnyWorkspace) {
+  EXPECT_EQ(product(int64_t{1} << 31, int64_t{1} << 31), int64_t{1} << 62);
+  EXPECT_EQ(product(int64_t{1} << 32, int64_t{1} << 32, int64_t{1}), INT64_MAX);
+  int64_t size = -1;
+  Context query;
+  query.workspace_query = &size;
+  Carver asked(query);
+  asked.take<float>(3);
+  asked.take<float>(int64_t{1} << 40, int64_t{1} << 40);
+  asked.take<float>(3);
+  EXPECT_TRUE(asked.answers_query());
+  EXPECT_GT(size, INT64_MAX - 512);
+  const Context context = with(memory, INT64_MAX - 512);
+  Carver run(context);
+  EXPECT_EQ(run.take<float>(int64_t{1} << 40, int64_t{1} << 40), nullptr);
+  EXPECT_EQ(run.status("pool").code(), StatusCode::kInvalidArgument);
+}
+
 /// select without lists needs no bytes: the caller of such a call has no workspace to give.
 TEST(Carver, ACallThatNeedsNothingTakesANullWorkspace) {
   const Context context;
