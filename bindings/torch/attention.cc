@@ -6,10 +6,10 @@ namespace vsa::torch_ops {
 Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key,
                                 const TorchTensor& value, const OptionalTensor& gate_coarse,
                                 const OptionalTensor& gate_fine, double gate_coarse_weight,
-                                const Ints& grid, const Ints& tile_shape, int64_t topk,
-                                OptionalDouble scale, const Ints& prefix, const Ints& q_tile_len,
-                                const Ints& kv_tile_len, const std::string& coarse_rounding,
-                                bool save_for_backward) {
+                                double gate_fine_weight, const Ints& grid, const Ints& tile_shape,
+                                int64_t topk, OptionalDouble scale, const Ints& prefix,
+                                const Ints& q_tile_len, const Ints& kv_tile_len,
+                                const std::string& coarse_rounding, bool save_for_backward) {
   const Arguments args("video_sparse_attention", query);
   const TilePlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
   const TilePlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
@@ -18,7 +18,7 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
                      .k = args.bshd("key", key),
                      .v = args.bshd("value", value),
                      .gate_coarse = args.gate("gate_coarse", gate_coarse, gate_coarse_weight),
-                     .gate_fine = args.gate("gate_fine", gate_fine, 1.0),
+                     .gate_fine = args.gate("gate_fine", gate_fine, gate_fine_weight),
                      .q_plan = &q_plan,
                      .kv_plan = &kv_plan,
                      .select = args.select(topk, kv_plan, prefix_list),
@@ -44,9 +44,10 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
 Tensors5 video_sparse_attention_backward(
     const TorchTensor& dout, const TorchTensor& query, const TorchTensor& key,
     const TorchTensor& value, const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,
-    double gate_coarse_weight, const TorchTensor& lse, const TorchTensor& fine_out,
-    const TorchTensor& lut, const TorchTensor& lut_count, const Ints& grid, const Ints& tile_shape,
-    OptionalDouble scale, const Ints& prefix, const Ints& q_tile_len, const Ints& kv_tile_len) {
+    double gate_coarse_weight, double gate_fine_weight, const TorchTensor& lse,
+    const TorchTensor& fine_out, const TorchTensor& lut, const TorchTensor& lut_count,
+    const Ints& grid, const Ints& tile_shape, OptionalDouble scale, const Ints& prefix,
+    const Ints& q_tile_len, const Ints& kv_tile_len) {
   const Arguments args("video_sparse_attention_backward", query);
   const TilePlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
   const TilePlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
@@ -60,7 +61,7 @@ Tensors5 video_sparse_attention_backward(
       .k = args.bshd("key", key),
       .v = args.bshd("value", value),
       .gate_coarse = args.gate("gate_coarse", gate_coarse, gate_coarse_weight),
-      .gate_fine = args.gate("gate_fine", gate_fine, 1.0),
+      .gate_fine = args.gate("gate_fine", gate_fine, gate_fine_weight),
       .q_plan = &q_plan,
       .kv_plan = &kv_plan,
       .lut = args.lut(lut, lut_count),

@@ -7,23 +7,20 @@
 STABLE_TORCH_LIBRARY(vsa, m) {
   m.def(
       "video_sparse_attention(Tensor query, Tensor key, Tensor value, Tensor? gate_coarse, "
-      "Tensor? gate_fine, float gate_coarse_weight, int[] grid, int[] tile_shape, int topk, "
-      "float? scale, int[] prefix, int[] q_tile_len, int[] kv_tile_len, str coarse_rounding, bool "
-      "save_for_backward) -> "
-      "(Tensor out, Tensor lse, "
+      "Tensor? gate_fine, float gate_coarse_weight, float gate_fine_weight, int[] grid, "
+      "int[] tile_shape, int topk, float? scale, int[] prefix, int[] q_tile_len, "
+      "int[] kv_tile_len, str coarse_rounding, bool save_for_backward) -> (Tensor out, Tensor lse, "
       "Tensor fine_out, Tensor lut, Tensor lut_count)");
   m.def(
       "video_sparse_attention_backward(Tensor dout, Tensor query, Tensor key, Tensor value, "
-      "Tensor? gate_coarse, Tensor? gate_fine, float gate_coarse_weight, Tensor lse, "
-      "Tensor fine_out, Tensor lut, Tensor lut_count, int[] grid, int[] tile_shape, "
-      "float? scale, int[] prefix, int[] q_tile_len, int[] kv_tile_len) -> (Tensor dquery, Tensor "
-      "dkey, Tensor dvalue, "
-      "Tensor dgate_coarse, Tensor dgate_fine)");
+      "Tensor? gate_coarse, Tensor? gate_fine, float gate_coarse_weight, float gate_fine_weight, "
+      "Tensor lse, Tensor fine_out, Tensor lut, Tensor lut_count, int[] grid, int[] tile_shape, "
+      "float? scale, int[] prefix, int[] q_tile_len, int[] kv_tile_len) -> (Tensor dquery, "
+      "Tensor dkey, Tensor dvalue, Tensor dgate_coarse, Tensor dgate_fine)");
   m.def(
       "coarse_select(Tensor query, Tensor key, Tensor value, int[] grid, int[] tile_shape, "
-      "int topk, float? scale, int[] prefix, str coarse_rounding) -> (Tensor coarse_out, Tensor "
-      "lut, "
-      "Tensor lut_count)");
+      "int topk, float? scale, int[] prefix, str coarse_rounding) -> "
+      "(Tensor coarse_out, Tensor lut, Tensor lut_count)");
   m.def(
       "coarse_select_backward(Tensor dcoarse_out, Tensor query, Tensor key, Tensor value, "
       "int[] grid, int[] tile_shape, float? scale, int[] prefix) -> (Tensor dquery, Tensor dkey, "

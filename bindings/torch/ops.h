@@ -24,17 +24,18 @@ using Tensors5 = std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor, 
 Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key,
                                 const TorchTensor& value, const OptionalTensor& gate_coarse,
                                 const OptionalTensor& gate_fine, double gate_coarse_weight,
-                                const Ints& grid, const Ints& tile_shape, int64_t topk,
-                                OptionalDouble scale, const Ints& prefix, const Ints& q_tile_len,
-                                const Ints& kv_tile_len, const std::string& coarse_rounding,
-                                bool save_for_backward);
+                                double gate_fine_weight, const Ints& grid, const Ints& tile_shape,
+                                int64_t topk, OptionalDouble scale, const Ints& prefix,
+                                const Ints& q_tile_len, const Ints& kv_tile_len,
+                                const std::string& coarse_rounding, bool save_for_backward);
 /// (dquery, dkey, dvalue, dgate_coarse, dgate_fine); shape [0] for a gate that is no tensor.
 Tensors5 video_sparse_attention_backward(
     const TorchTensor& dout, const TorchTensor& query, const TorchTensor& key,
     const TorchTensor& value, const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,
-    double gate_coarse_weight, const TorchTensor& lse, const TorchTensor& fine_out,
-    const TorchTensor& lut, const TorchTensor& lut_count, const Ints& grid, const Ints& tile_shape,
-    OptionalDouble scale, const Ints& prefix, const Ints& q_tile_len, const Ints& kv_tile_len);
+    double gate_coarse_weight, double gate_fine_weight, const TorchTensor& lse,
+    const TorchTensor& fine_out, const TorchTensor& lut, const TorchTensor& lut_count,
+    const Ints& grid, const Ints& tile_shape, OptionalDouble scale, const Ints& prefix,
+    const Ints& q_tile_len, const Ints& kv_tile_len);
 
 /// (coarse_out, lut, lut_count)
 Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,

@@ -82,11 +82,18 @@ def test_T23_gates_none_zero_and_one_are_what_they_say(make):
     assert not torch.equal(operator(0.0), operator(1.0))
 
 
-def test_a_number_as_fine_gate_weighs_the_fine_branch(make, close):
-    query, key, value = (make(1, TOKENS, 2, 16) for _ in range(3))
-    full, half = (vsa_torch.video_sparse_attention(query, key, value, gate_fine=g, grid=GRID, topk=3)
-                  for g in (1.0, 0.5))
-    close(half, full.double() / 2)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_numbers_as_gates_weigh_the_branches(make, close, dtype):
+    """In float32, whatever the dtype: 0.3 is no bfloat16. Their gradients pass to query, key and value."""
+    inputs = [make(1, TOKENS, 2, 16, dtype=dtype, requires_grad=True) for _ in range(3)]
+    dout = make(1, TOKENS, 2, 16, dtype=dtype)
+    out = vsa_torch.video_sparse_attention(*inputs, 0.7, gate_fine=0.3, grid=GRID, topk=3)
+    doubles = [t.detach().double().requires_grad_() for t in inputs]
+    gates = (torch.full(out.shape, weight, dtype=torch.float64) for weight in (0.7, 0.3))
+    want = restatement.attention(*doubles, next(gates), gate_fine=next(gates), grid=GRID, topk=3)[0]
+    close(out, want.detach(), roundings=1)
+    for grad, expected in zip(torch.autograd.grad(out, inputs, dout), torch.autograd.grad(want, doubles, dout.double())):
+        close(grad, expected, roundings=16)
 
 
 def test_T19_T39_batch_items_and_views_do_not_matter(make):

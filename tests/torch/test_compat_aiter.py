@@ -140,3 +140,13 @@ def test_unknown_arguments_and_gradients_through_out():
 def test_T32_a_map_for_longer_keys_is_refused():
     with pytest.raises(ValueError, match="block_relation_onehot: expected 3 key blocks, got 4"):
         aiter.jenga_sparse_attention(Q, K, K, torch.ones(1, 2, 2, 4).byte())
+
+
+@pytest.mark.parametrize("change, message", [(dict(q=Q[0]), r"q: expected \[B,H,S,D\]"),
+                                             (dict(k=K[:, :, :0]), r"k: expected \[B,H,S,D\], none of them 0")])
+def test_tensors_of_other_axes_are_named(change, message):
+    for function, lists_of in ((aiter.vsa_sparse_attention, (LUT, COUNTS)),
+                               (aiter.jenga_sparse_attention, (torch.ones(1, 2, 2, 3).byte(),))):
+        arguments = dict(q=Q, k=K, v=K) | change
+        with pytest.raises(ValueError, match=message):
+            function(*arguments.values(), *lists_of)

@@ -228,3 +228,36 @@ def test_sizes_that_do_not_fit_are_named():
         fastvideo.video_sparse_attn(X, X, X, SIZES, torch.tensor([64, 64, 64]), 1)
     with pytest.raises(ValueError, match="variable_block_sizes: expected a number of tiles that divides"):
         fastvideo.block_sparse_attn(X, X, X, torch.ones(1, 2, 2, 3).bool(), torch.tensor([64, 64, 64]))
+
+
+@pytest.mark.parametrize("change, message", [
+    (dict(q=X[0]), "q: expected four axes"),
+    (dict(variable_block_sizes=SIZES.float()), r"variable_block_sizes: expected ints \[N\], got float32"),
+    (dict(q_variable_block_sizes=SIZES[None]), r"q_variable_block_sizes: expected ints \[N\], got int64 \[1,2\]"),
+    (dict(variable_block_sizes=SIZES + 1), "expected 0 to 64 valid tokens for each tile, got 65 for tile 0"),
+    (dict(topk=1.5), "topk: expected 1 to"),
+    (dict(block_size=0), "block_size: expected at least 1"),
+    (dict(block_size=(-4, -4, 4)), "block_size: expected three positive ints"),
+    (dict(block_size=(4, 16)), "block_size: expected three positive ints"),
+    (dict(compress_attn_weight=X[:, :1]), "gate_coarse: expected"),
+])
+def test_wrong_arguments_are_named(change, message):
+    arguments = dict(q=X, k=X, v=X, variable_block_sizes=SIZES, q_variable_block_sizes=SIZES, topk=1) | change
+    with pytest.raises(ValueError, match=message):
+        fastvideo.video_sparse_attn(**arguments)
+
+
+@pytest.mark.parametrize("change, name", [(dict(q=[1]), "q"), (dict(variable_block_sizes=[64, 64]), "variable_block_sizes"),
+                                          (dict(compress_attn_weight=1.0), "compress_attn_weight")])
+def test_what_is_no_tensor_is_named(change, name):
+    arguments = dict(q=X, k=X, v=X, variable_block_sizes=SIZES, q_variable_block_sizes=SIZES, topk=1) | change
+    with pytest.raises(TypeError, match=f"{name}: expected a tensor, got"):
+        fastvideo.video_sparse_attn(**arguments)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_T32_a_map_for_other_keys_is_refused(columns):
+    block_map = torch.ones(1, 2, 2, columns).bool()
+    block_map[..., 2:] = False  # nothing is kept beyond the keys, and still the map is another's
+    with pytest.raises(ValueError, match=r"block_map: expected \[B,H,Nq,2\], as variable_block_sizes says"):
+        fastvideo.block_sparse_attn(X, X, X, block_map, SIZES)

@@ -1,5 +1,7 @@
 """enable_vsa on tiny random Wan transformers: what changes, what must not, what is refused."""
 
+import copy
+import io
 import itertools
 
 import pytest
@@ -12,6 +14,7 @@ from diffusers import WanTransformer3DModel  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from vsa_torch.diffusers import disable_vsa, enable_vsa  # noqa: E402
+from vsa_torch.diffusers._report import Stopwatch  # noqa: E402
 
 GRID = (3, 5, 6)  # after the patch (1, 2, 2): 1 x 2 x 2 tiles, all partial but one
 LAYERS = 3
@@ -166,6 +169,16 @@ def test_T44_another_tile_than_trained_is_refused(model, tmp_path):
     with pytest.raises(ValueError, match="tile_shape: expected 4,4,4"):
         enable_vsa(model, topk=1, tile_shape=(4, 8, 4), gates=tmp_path)
     assert enable_vsa(model, topk=1, gates=tmp_path).num_gates == LAYERS
+    with pytest.raises(ValueError, match="tile_shape: expected 4,4,4"):  # the gates that it has by now
+        enable_vsa(model, topk=1, tile_shape=(4, 8, 4))
+
+
+def test_files_of_gates_that_are_none_are_named(model, tmp_path):
+    (tmp_path / "gates.safetensors").write_bytes(b"no safetensors")
+    with pytest.raises(ValueError, match="gates: expected a safetensors file, got .*gates.safetensors"):
+        enable_vsa(model, topk=1, gates=tmp_path)
+    with pytest.raises(FileNotFoundError, match="elsewhere"):
+        enable_vsa(model, topk=1, gates=tmp_path / "elsewhere")
 
 
 def test_dense_steps_dense_layers_and_the_report(model):
@@ -209,6 +222,46 @@ def test_compiled_blocks_do_not_compile_again_for_every_layer_and_step(model, ga
     for a, b in zip(compiled, eager):
         torch.testing.assert_close(a, b)
     assert len(graphs) == 2  # all tiles, and one tile
+
+
+def test_a_deep_copy_counts_its_own_steps(model):
+    """As an average of weights, say: it must not stay in the dense steps, nor count in the original's report."""
+    report = enable_vsa(model, topk=1, dense_steps=1)
+    run(model, timestep=900)
+    average = copy.deepcopy(model)
+    for timestep in (950, 600):
+        run(average, timestep=timestep)
+    routes = [(row.step, row.route) for row in average.blocks[0].attn1.processor.report.rows]
+    assert routes == [(0, "dense")] * LAYERS + [(1, "vsa")] * LAYERS
+    assert [row.step for row in report.rows] == [0] * LAYERS
+    disable_vsa(average)
+    assert not average._forward_pre_hooks and model._forward_pre_hooks
+    run(model, timestep=600)
+    assert report.rows[-1].route == "vsa"
+
+
+def test_a_model_with_vsa_is_saved_whole(model):
+    enable_vsa(model, sparsity=0.75, gates=gate_weights())
+    want, file = run(model), io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    assert torch.equal(run(torch.load(file, weights_only=False)), want)
+
+
+def test_times_of_a_gpu_are_copied_as_seconds():
+    class Event:
+        def __reduce__(self):
+            raise TypeError("cannot be copied")
+
+        def synchronize(self):
+            pass
+
+        def elapsed_time(self, end):
+            return 1500.0
+
+    stopwatch = Stopwatch(torch.device("cpu"))
+    stopwatch._start, stopwatch._events = None, [Event(), Event()]
+    assert copy.deepcopy(stopwatch).seconds == 1.5 and stopwatch.seconds == 1.5
 
 
 def test_a_replaced_processor_is_not_silently_dense(model):
@@ -285,10 +338,13 @@ WRONG = {
     "two_ways": (dict(topk=1, sparsity=0.5), "sparsity: expected one of .* got sparsity and topk"),
     "none": (dict(), "sparsity: expected one of .* got none"),
     "nan": (dict(sparsity=float("nan")), "sparsity: expected a finite"),
-    "topk": (dict(topk=0), "topk: expected an int of at least 1"),
+    "per_cent": (dict(sparsity=90), "sparsity: expected a share of at most 1, got 90"),
+    "topk": (dict(topk=0), "topk: expected 1 to"),
+    "topk_float": (dict(topk=2.0), "topk: expected 1 to"),
+    "schedule_in_per_cent": (dict(schedule=[0.0, 90]), "schedule: expected a share of at most 1"),
     "empty_schedule": (dict(schedule=[]), "schedule: expected at least one"),
     "dense_steps": (dict(topk=1, dense_steps=-1), "dense_steps"),
-    "dense_layers": (dict(topk=1, dense_layers=[3]), "dense_layers: expected layers 0 to 2, got 3"),
+    "dense_layers": (dict(topk=1, dense_layers=[3]), r"dense_layers: expected 0 to 2 \(layers\), got 3"),
     "gates_in_some_layers": (dict(topk=1, gates=MISSING_LAYER), "gates: expected to_gate_compress in 3 layers"),
     "gates_of_more_layers": (dict(topk=1, gates=gate_weights() | {
         "blocks.3.to_gate_compress.weight": torch.ones(32, 32), "blocks.3.to_gate_compress.bias": torch.ones(32)}),
@@ -297,7 +353,9 @@ WRONG = {
     "gates_twice": (dict(topk=1, gates=gate_weights() | gate_weights("attn1.")), "gates: expected one weight"),
     "gate_shape": (dict(topk=1, gates=gate_weights() | {"blocks.0.to_gate_compress.weight": torch.ones(3, 3)}),
                    r"gates: expected blocks.0.to_gate_compress.weight of shape \(32, 32\)"),
-    "tile_shape": (dict(topk=1, tile_shape=(4, 4)), "tile_shape"),
+    "tile_shape": (dict(topk=1, tile_shape=(4, 4)), r"\[enable_vsa\] tile_shape: expected three"),
+    # One tile would hold the whole video, and all attention would be dense.
+    "tile_too_large": (dict(topk=1, tile_shape=(8, 8, 8)), r"\[enable_vsa\] tile_shape: expected at most 256 tokens"),
 }
 
 
@@ -308,6 +366,22 @@ def test_wrong_settings_are_named_and_change_nothing(model, name):
     with pytest.raises(ValueError, match=message):
         enable_vsa(model, **settings)
     assert torch.equal(run(model), dense)
+
+
+@pytest.mark.parametrize("settings, message", [
+    (dict(sparsity="0.9"), "sparsity: expected a number, got str"), (dict(schedule=3), "schedule: expected sparsities"),
+    (dict(schedule="0.9"), "schedule: expected sparsities"), (dict(topk=1, gates=True), "gates: expected auto, a path"),
+    (dict(topk=1, dense_layers=1), "dense_layers: expected a sequence")])
+def test_settings_of_other_types_are_named(model, settings, message):
+    with pytest.raises(TypeError, match=message):
+        enable_vsa(model, **settings)
+
+
+@pytest.mark.parametrize("value, error", [(float("nan"), ValueError), (90, ValueError), (None, TypeError)])
+def test_what_a_schedule_gives_is_checked(model, value, error):
+    enable_vsa(model, schedule=lambda step: value)
+    with pytest.raises(error, match="schedule: expected a"):
+        run(model)
 
 
 def test_other_models_are_not_implemented():

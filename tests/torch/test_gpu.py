@@ -225,7 +225,7 @@ def test_mixed_devices_are_named(inputs):
     with pytest.raises(ValueError, match="gate_coarse: expected .* on cuda:0, got .* on cpu"):
         operator(query, key, value, gate.cpu())
     with pytest.raises(ValueError, match="device of the first tensor"):
-        torch.ops.vsa.video_sparse_attention(query.cpu(), key, value, None, None, 0.0, GRID, (4, 4, 4), 3, None,
+        torch.ops.vsa.video_sparse_attention(query.cpu(), key, value, None, None, 0.0, 1.0, GRID, (4, 4, 4), 3, None,
                                              [], [], [], "none", False)
 
 

@@ -51,6 +51,30 @@ def test_deltas_may_be_negative():
     assert lists.from_delta(delta, torch.tensor([[[3]]]).int())[0].flatten().tolist() == [1, 4, 6, -1]
 
 
+def test_empty_selections():
+    lut, count = lists.from_map(torch.zeros(1, 2, 0, 3).bool())
+    assert lut.shape == (1, 2, 0, 1) and count.shape == (1, 2, 0)
+    assert lists.to_delta(lut, count)[0].shape == lut.shape and lists.to_map(lut, count, 3).shape == (1, 2, 0, 3)
+
+
+def one_row(*entries, dtype=torch.int64):
+    return torch.tensor(entries, dtype=dtype).reshape(1, 1, 1, -1), torch.full((1, 1, 1), len(entries))
+
+
+@pytest.mark.parametrize("convert, entries", [
+    (lists.from_absolute, one_row(2**32)), (lists.from_absolute, one_row(-2**32)), (lists.from_delta, one_row(2**32)),
+    (lists.from_delta, one_row(1, 2**31 - 1, 2**31 - 1, 3)), (lists.from_delta, one_row(2**31 - 1, 1, dtype=torch.int32)),
+    (lists.to_delta, one_row(2**32)), (lambda *pair: lists.to_map(*pair, 4), one_row(2**32 + 1))])
+def test_an_index_beyond_int32_does_not_wrap_into_range(convert, entries):
+    with pytest.raises(ValueError, match="lut: expected indices of tiles, got one beyond int32"):
+        convert(*entries)
+
+
+def test_what_lies_behind_the_count_may_be_anything():
+    index = torch.tensor([3, 2**40, -2**40]).reshape(1, 1, 1, 3)
+    assert lists.from_absolute(index, torch.ones(1, 1, 1, dtype=torch.int64))[0].flatten().tolist() == [3, -1, -1]
+
+
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_with_the_mask_is_the_same_attention(make, close, block_map):
     from torch.nn.attention.flex_attention import flex_attention
@@ -90,8 +114,17 @@ def test_blocks_cut_within_are_refused():
     (lambda: lists.from_delta(torch.zeros(1, 1, 1, 2).int(), torch.tensor([[[3]]])), "lut_count: expected 0 to 2"),
     (lambda: lists.from_delta(torch.zeros(1, 1, 1, 2), torch.tensor([[[1]]])), "lut: expected int32"),
     (lambda: lists.from_absolute(torch.zeros(1, 1, 2, 2).int(), torch.tensor([[[1]]])), "lut_count: expected the extents"),
+    (lambda: lists.to_block_mask(*one_row(0), seq_lengths=(128, 128), block_size=128), "block_size: expected pairs"),
+    (lambda: lists.to_block_mask(*one_row(0), seq_lengths=(512, 128), block_size=(128, 128)), "lut: expected 4 query"),
     (lambda: lists.to_delta(torch.tensor([[[[0, 1]]]]), torch.tensor([[[2]]]), pitch=1), "pitch: expected at least 2"),
 ])
 def test_wrong_lists_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("convert", [lists.from_map, lists.from_onehot, lambda x: lists.from_delta(x, x),
+                                     lambda x: lists.from_absolute(x, x)])
+def test_lists_that_are_no_tensors_are_named(convert):
+    with pytest.raises(TypeError, match="expected a tensor, got list"):
+        convert([[True]])

@@ -12,7 +12,7 @@ GRID, TILE = [5, 6, 7], [4, 4, 4]
 def arguments(make, name):
     q, k, v, gate = (make(2, 210, heads, 16, requires_grad=True) for heads in (4, 2, 2, 4))
     if name == "video_sparse_attention":
-        return q, k, v, gate, None, 0.0, GRID, TILE, 3, None, [], [], [], "none", True
+        return q, k, v, gate, None, 0.0, 0.5, GRID, TILE, 3, None, [], [], [], "none", True
     if name == "coarse_select":
         return q, k, v, GRID, TILE, 3, 0.25, [], "none"
     if name == "block_sparse_attention":
@@ -31,7 +31,7 @@ def test_opcheck(make, name):
 def test_opcheck_with_prefix_without_gradient(make):
     q = make(1, 300, 2, 16)
     torch.library.opcheck(torch.ops.vsa.video_sparse_attention.default,
-                          (q, q, q, None, None, 1.0, GRID, TILE, 3, None, [90], [], [], "none", False))
+                          (q, q, q, None, None, 1.0, 0.5, GRID, TILE, 3, None, [90], [], [], "none", False))
 
 
 def test_compile_without_a_break(make):
@@ -46,6 +46,51 @@ def test_compile_without_a_break(make):
     torch.testing.assert_close(compiled, eager)
     for a, b in zip(torch.autograd.grad(compiled, inputs), torch.autograd.grad(eager, inputs)):
         torch.testing.assert_close(a, b)
+
+
+def test_compile_to_machine_code_with_gradients_and_another_batch(make):
+    """The default backend, which other tests leave out for its time."""
+    def operator(*inputs):
+        return vsa_torch.video_sparse_attention(*inputs, grid=(5, 6, 7), topk=3)
+
+    compiled = torch.compile(operator, fullgraph=True, dynamic=True)
+    for batch in (1, 2):
+        inputs = [make(batch, 210, 2, 16, requires_grad=True) for _ in range(4)]
+        got, want = compiled(*inputs), operator(*inputs)
+        assert torch.equal(got, want)
+        dout = make(*got.shape)
+        for a, b in zip(torch.autograd.grad(got, inputs, dout), torch.autograd.grad(want, inputs, dout)):
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_activation_checkpointing_gives_the_same_bits(make, use_reentrant):
+    from torch.utils.checkpoint import checkpoint
+
+    inputs = [make(1, 210, 2, 16, requires_grad=True) for _ in range(4)]
+    calls = []
+
+    def block(*tensors):
+        calls.append(torch.is_grad_enabled())
+        return vsa_torch.video_sparse_attention(*tensors, grid=(5, 6, 7), topk=3)
+
+    dout = make(1, 210, 2, 16)
+    want = torch.autograd.grad(block(*inputs), inputs, dout)
+    checkpoint(block, *inputs, use_reentrant=use_reentrant).backward(dout)
+    assert len(calls) == 3  # once above, then forward, then again in backward
+    for tensor, expected in zip(inputs, want):
+        assert torch.equal(tensor.grad, expected)
+
+
+def test_export_keeps_the_operator(make):
+    class Block(torch.nn.Module):
+        def forward(self, x):
+            return vsa_torch.video_sparse_attention(x, x, x, grid=(5, 6, 7), topk=3)
+
+    x = make(1, 210, 2, 16)
+    exported = torch.export.export(Block(), (x,))
+    assert torch.ops.vsa.video_sparse_attention.default in [node.target for node in exported.graph.nodes]
+    assert torch.equal(exported.module()(x), Block()(x))
 
 
 def test_compile_of_the_stages_without_a_break(make):

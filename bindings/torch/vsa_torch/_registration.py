@@ -35,8 +35,8 @@ def _last_axis_contiguous(grad):
 
 
 @torch.library.register_fake("vsa::video_sparse_attention")
-def _(query, key, value, gate_coarse, gate_fine, gate_coarse_weight, grid, tile_shape, topk, scale,
-      prefix, q_tile_len, kv_tile_len, coarse_rounding, save_for_backward):
+def _(query, key, value, gate_coarse, gate_fine, gate_coarse_weight, gate_fine_weight, grid,
+      tile_shape, topk, scale, prefix, q_tile_len, kv_tile_len, coarse_rounding, save_for_backward):
     batch, seq_len, heads, _ = query.shape
     lut, lut_count = _lut(query, _tiles(grid, tile_shape, prefix, q_tile_len), topk, prefix)
     return (query.new_empty(query.shape),
@@ -45,8 +45,8 @@ def _(query, key, value, gate_coarse, gate_fine, gate_coarse_weight, grid, tile_
 
 
 @torch.library.register_fake("vsa::video_sparse_attention_backward")
-def _(dout, query, key, value, gate_coarse, gate_fine, gate_coarse_weight, lse, fine_out, lut,
-      lut_count, grid, tile_shape, scale, prefix, q_tile_len, kv_tile_len):
+def _(dout, query, key, value, gate_coarse, gate_fine, gate_coarse_weight, gate_fine_weight, lse,
+      fine_out, lut, lut_count, grid, tile_shape, scale, prefix, q_tile_len, kv_tile_len):
     return (query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape),
             query.new_empty((0,) if gate_coarse is None else query.shape),
             query.new_empty((0,) if gate_fine is None else query.shape))
@@ -93,13 +93,14 @@ def _(tiled, grid, tile_shape, prefix):
 
 
 def _attention_setup(ctx, inputs, output):
-    query, key, value, gate_coarse, gate_fine, weight, grid, tile_shape, _, *layout, _, saves = inputs
+    query, key, value, gate_coarse, gate_fine, *constants, saves = inputs
+    *weights, grid, tile_shape, _, scale, prefix, q_tile_len, kv_tile_len, _ = constants
     _, lse, fine_out, lut, lut_count = output
     ctx.mark_non_differentiable(lse, fine_out, lut, lut_count)
     ctx.saves = saves
     if saves:
         ctx.save_for_backward(query, key, value, gate_coarse, gate_fine, lse, fine_out, lut, lut_count)
-    ctx.weight, ctx.constants = weight, (grid, tile_shape, *layout)
+    ctx.weights, ctx.constants = weights, (grid, tile_shape, scale, prefix, q_tile_len, kv_tile_len)
 
 
 def _attention_backward(ctx, dout, *_):
@@ -108,10 +109,10 @@ def _attention_backward(ctx, dout, *_):
                          "forward call, got False")
     query, key, value, gate_coarse, gate_fine, *forward = ctx.saved_tensors
     dq, dk, dv, dcoarse, dfine = torch.ops.vsa.video_sparse_attention_backward(
-        _last_axis_contiguous(dout), query, key, value, gate_coarse, gate_fine, ctx.weight, *forward,
+        _last_axis_contiguous(dout), query, key, value, gate_coarse, gate_fine, *ctx.weights, *forward,
         *ctx.constants)
     return (dq, dk, dv, None if gate_coarse is None else dcoarse, None if gate_fine is None else dfine,
-            *[None] * 10)
+            *[None] * 11)
 
 
 def _coarse_setup(ctx, inputs, output):

@@ -1,12 +1,14 @@
 """The operators as functions: keyword arguments, checks in PyTorch's words, autocast."""
 
 import math
+from typing import NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
 from vsa_torch import _checks
 from vsa_torch._errors import call
-from vsa_torch.tiling import extents, num_tiles, topk_from_sparsity
+from vsa_torch.tiling import num_tiles, topk_from_sparsity
 
 # The calls of libvsa that a gradient takes.
 _BACKWARD = {"video_sparse_attention": ("attention_backward",),
@@ -30,7 +32,7 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     grid         (f, h, w): the video in tokens; S = prefix tokens + f * h * w
     tile_shape   edges of a tile in tokens, at most 256 tokens
     topk         key tiles of the video that every query tile keeps, 1 to their number; or
-    sparsity     the share that is left out, see topk_from_sparsity
+    sparsity     the share that is left out, at most 1, see topk_from_sparsity
     scale        multiplies query . key, as a float32; default 1 / sqrt(D)
     prefix       tokens of each segment before the video (text, conditions): they are cut into tiles
                  of their own, kept by every query, and attend to everything
@@ -45,35 +47,32 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     differentiable. The selection is a constant in backward. Deterministic: the same bits every time.
     Under autocast the inputs are cast to its dtype, as for scaled_dot_product_attention.
 
-    Raises ValueError (the message names the argument), NotImplementedError (device, head_dim),
-    torch.OutOfMemoryError.
+    Raises ValueError and TypeError (the message names the argument), NotImplementedError (device, head_dim,
+    forward-mode differentiation), torch.OutOfMemoryError.
+    Cost: 4 D FLOP for every pair of tokens in tiles that meet, and for every pair of tiles; nothing of S x S.
+    With a gradient out's fine part, lse and the list are kept beside the inputs.
     """
     operation = "video_sparse_attention"
-    tile_shape = extents("tile_shape", tile_shape)
+    tile_shape = _checks.tile_shape(operation, tile_shape)
     prefix = _checks.prefix_lengths(operation, prefix)
-    if (grid is None) == (q_tile_len is None):
-        raise ValueError(f"[{operation}] grid: expected either grid or q_tile_len, got "
-                         f"{'neither' if grid is None else 'both'}")
+    _either(operation, grid=grid, q_tile_len=q_tile_len)
     if grid is None and prefix:
         raise ValueError(f"[{operation}] prefix: expected none with q_tile_len, got {prefix}")
-    grid, q_len, q_seq = _side(grid, q_tile_len, tile_shape)
-    _, kv_len, kv_seq = (grid, q_len, q_seq) if kv_tile_len is None else _side(None, kv_tile_len, tile_shape)
-    if grid and kv_len:
-        raise ValueError(f"[{operation}] kv_tile_len: expected none with grid, got {len(kv_len)} tiles")
+    if grid is not None and kv_tile_len is not None:
+        raise ValueError(f"[{operation}] kv_tile_len: expected none with grid, got {kv_tile_len}")
+    q = kv = _side(operation, "q", grid, q_tile_len, tile_shape, prefix)
+    if kv_tile_len is not None:
+        kv = _side(operation, "kv", None, kv_tile_len, tile_shape)
     coarse_tensor, coarse_weight = _gate(operation, "gate_coarse", gate_coarse, 0.0)
     fine_tensor, fine_weight = _gate(operation, "gate_fine", gate_fine, 1.0)
-    if fine_tensor is None and fine_weight != 1.0:
-        fine_tensor = torch.full_like(query, fine_weight)
-    query, key, value, coarse_tensor, fine_tensor = _autocast(query, key, value, coarse_tensor, fine_tensor)
-    gates = [(name, tensor) for name, tensor in (("gate_coarse", coarse_tensor), ("gate_fine", fine_tensor))
-             if tensor is not None]
-    _checks.qkv(operation, query, key, value, q_seq + sum(prefix), kv_seq + sum(prefix), gates=gates)
-    topk = _topk(operation, topk, sparsity, len(kv_len) if kv_len else num_tiles(grid, tile_shape))
-    tensors = (query, key, value, coarse_tensor, fine_tensor)
+    tensors = _autocast(query, key, value, coarse_tensor, fine_tensor)
+    gates = [(name, tensor) for name, tensor in zip(("gate_coarse", "gate_fine"), tensors[3:]) if tensor is not None]
+    _checks.qkv(operation, *tensors[:3], q.sequence, kv.sequence, gates=gates)
+    topk = _topk(operation, topk, sparsity, num_tiles(grid, tile_shape) if grid is not None else len(kv.tile_len))
     needs_grad = _needs_grad(operation, *tensors)
-    out, lse, *_ = call(torch.ops.vsa.video_sparse_attention, *tensors, coarse_weight, grid, tile_shape,
-                        topk, _checks.number(operation, "scale", scale), prefix, q_len, kv_len,
-                        coarse_rounding, needs_grad)
+    out, lse, *_ = call(torch.ops.vsa.video_sparse_attention, *tensors, coarse_weight, fine_weight, q.grid, tile_shape,
+                        topk, _scale(operation, scale), prefix, q.tile_len, kv.tile_len,
+                        _checks.choice(operation, "coarse_rounding", coarse_rounding, ("none", "bfloat16")), needs_grad)
     return (out, lse) if return_lse else out
 
 
@@ -82,17 +81,21 @@ def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, s
     """The stages pool, coarse and select. Arguments as for video_sparse_attention.
 
     Returns coarse_out [B, H, N, D] float32 (one row a tile), lut [B, H, N, pitch] int32 (kv tiles
-    that each query tile keeps: ascending, tail -1) and lut_count [B, H, N] int32.
+    that each query tile keeps: ascending, tail -1; pitch is topk, or N with a prefix, whose queries keep
+    all) and lut_count [B, H, N] int32. coarse_out has a gradient. Raises as video_sparse_attention.
+    Cost: pooling reads the inputs once; then 4 D FLOP and one score in memory for every pair of tiles.
     """
     operation = "coarse_select"
-    grid, tile_shape = extents("grid", grid), extents("tile_shape", tile_shape)
+    tile_shape = _checks.tile_shape(operation, tile_shape)
     prefix = _checks.prefix_lengths(operation, prefix)
+    side = _side(operation, "q", grid, None, tile_shape, prefix)
     query, key, value = _autocast(query, key, value)
-    _checks.qkv(operation, query, key, value, math.prod(grid) + sum(prefix))
+    _checks.qkv(operation, query, key, value, side.sequence, side.sequence)
     _needs_grad(operation, query, key, value)
     topk = _topk(operation, topk, sparsity, num_tiles(grid, tile_shape))
-    return call(torch.ops.vsa.coarse_select, query, key, value, grid, tile_shape, topk,
-                _checks.number(operation, "scale", scale), prefix, coarse_rounding)
+    return call(torch.ops.vsa.coarse_select, query, key, value, side.grid, tile_shape, topk,
+                _scale(operation, scale), prefix,
+                _checks.choice(operation, "coarse_rounding", coarse_rounding, ("none", "bfloat16")))
 
 
 def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 4, 4), grid=None,
@@ -105,62 +108,100 @@ def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 
     (kv_grid defaults to grid), or in tile order: then q_tile_len and kv_tile_len (default: the same)
     list the valid tokens of every tile of prod(tile_shape) slots, and padding is never read.
 
-    Returns out [B, Sq, H, D], or (out, lse). A row without tiles gives 0 and -inf.
+    Returns out [B, Sq, H, D], or (out, lse) with lse [B, H, Sq] in natural log, float32. A row without tiles
+    gives 0 and -inf. Gradients, autocast, dtypes and errors as for video_sparse_attention; on the CPU a list
+    that is not ascending, unique and in range is a ValueError, on CUDA such entries are left out.
+    Cost: 4 D FLOP for every pair of tokens that meet.
     """
     operation = "block_sparse_attention"
-    tile_shape = extents("tile_shape", tile_shape)
-    if (grid is None) == (q_tile_len is None):
-        raise ValueError(f"[{operation}] grid: expected either grid or q_tile_len, got "
-                         f"{'neither' if grid is None else 'both'}")
-    q_grid, q_len, q_seq = _side(grid, q_tile_len, tile_shape)
-    if kv_grid is None and kv_tile_len is None:
-        kv_grid, kv_tile_len = grid, q_tile_len
-    elif kv_grid is not None and kv_tile_len is not None:
-        raise ValueError(f"[{operation}] kv_grid: expected either kv_grid or kv_tile_len, got both")
-    k_grid, k_len, kv_seq = _side(kv_grid, kv_tile_len, tile_shape)
+    tile_shape = _checks.tile_shape(operation, tile_shape)
+    _either(operation, grid=grid, q_tile_len=q_tile_len)
+    q = kv = _side(operation, "q", grid, q_tile_len, tile_shape)
+    if kv_grid is not None or kv_tile_len is not None:
+        _either(operation, kv_grid=kv_grid, kv_tile_len=kv_tile_len)
+        kv = _side(operation, "kv", kv_grid, kv_tile_len, tile_shape)
     query, key, value = _autocast(query, key, value)
-    _checks.qkv(operation, query, key, value, q_seq, kv_seq)
+    _checks.qkv(operation, query, key, value, q.sequence, kv.sequence)
     _needs_grad(operation, query, key, value)
     _checks.table(operation, "lut", lut, query, 4)
     _checks.table(operation, "lut_count", lut_count, query, 3)
     out, lse = call(torch.ops.vsa.block_sparse_attention, query, key, value, lut.contiguous(),
-                    lut_count.contiguous(), tile_shape, q_grid, k_grid, q_len, k_len,
-                    _checks.number(operation, "scale", scale))
+                    lut_count.contiguous(), tile_shape, q.grid, kv.grid, q.tile_len, kv.tile_len,
+                    _scale(operation, scale))
     return (out, lse) if return_lse else out
 
 
 def tile(x, *, grid, tile_shape=(4, 4, 4), prefix=None):
-    """[B, S, H, D] in raster order to [B, N * T, H, D] in tile order; padding is 0."""
-    return _reorder("tile", x, grid, tile_shape, prefix)
+    """[B, S, H, D] in raster order to [B, N * T, H, D] in tile order: N tiles of T slots, valid tokens first, the
+    others 0. Any of the operators' dtypes; has a gradient. Raises ValueError, TypeError."""
+    return _reorder("tile", "x", x, grid, tile_shape, prefix)
 
 
 def untile(tiled, *, grid, tile_shape=(4, 4, 4), prefix=None):
-    """The inverse of tile; padding is not read."""
-    return _reorder("untile", tiled, grid, tile_shape, prefix)
+    """The inverse of tile, [B, N * T, H, D] to [B, S, H, D]; padding is not read."""
+    return _reorder("untile", "tiled", tiled, grid, tile_shape, prefix)
 
 
-def _reorder(operation, x, grid, tile_shape, prefix):
-    grid, tile_shape = extents("grid", grid), extents("tile_shape", tile_shape)
+def _reorder(operation, name, x, grid, tile_shape, prefix):
+    tile_shape = _checks.tile_shape(operation, tile_shape)
     prefix = _checks.prefix_lengths(operation, prefix)
-    return call(getattr(torch.ops.vsa, operation), x, grid, tile_shape, prefix)
+    side = _side(operation, "q", grid, None, tile_shape, prefix)
+    length, said_by = side.sequence
+    if operation == "untile":
+        length = num_tiles(grid, tile_shape, prefix) * math.prod(tile_shape)
+    _checks.tensors(operation, **{name: x})
+    _checks.tokens(operation, name, x)
+    _checks.sequence(operation, name, x, length, said_by)
+    _checks.strided(operation, name, x)
+    _needs_grad(operation, x)
+    return call(getattr(torch.ops.vsa, operation), x, side.grid, tile_shape, prefix)
 
 
-def _side(grid, tile_len, tile_shape):
-    """(grid, tile_len, sequence length) of one side, an empty list for what it has not."""
-    if grid is not None:
-        grid = extents("grid", grid)
-        return grid, [], math.prod(grid)
-    lengths = tile_len.tolist() if isinstance(tile_len, torch.Tensor) else list(tile_len)
-    return [], lengths, len(lengths) * math.prod(tile_shape)
+# --- arguments -----------------------------------------------------------------------------------
+
+
+class _Side(NamedTuple):
+    """Where the tokens of queries or keys lie: in raster order of a grid, or in tile order by tile_len."""
+
+    grid: tuple  # (f, h, w), or () with tile_len
+    tile_len: list  # valid tokens of every tile, or [] with a grid
+    sequence: tuple  # length [S] of the tensors, and the argument that says so
+
+
+def _side(operation, name, grid, tile_len, tile_shape, prefix=()):
+    if grid is not None or tile_len is None:
+        grid = _checks.extents(operation, "grid" if name == "q" else "kv_grid", grid)
+        return _Side(grid, [], (math.prod(grid) + sum(prefix), "grid with prefix" if prefix else "grid"))
+    tile_tokens = math.prod(tile_shape)
+    lengths = _checks.tile_lengths(operation, f"{name}_tile_len", tile_len, tile_tokens)
+    return _Side((), lengths, (len(lengths) * tile_tokens, f"{name}_tile_len"))
+
+
+def _either(operation, **pair):
+    """Exactly one of two arguments is given."""
+    (first, a), (second, b) = pair.items()
+    if (a is None) == (b is None):
+        raise ValueError(f"[{operation}] {first}: expected either {first} or {second}, got "
+                         f"{'neither' if a is None else 'both'}")
 
 
 def _needs_grad(operation, *tensors):
-    """Whether a gradient will be asked for; refused before anything runs where there is no backward."""
-    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    """Whether a gradient will be asked for; refused before anything runs where there is none."""
+    tensors = [tensor for tensor in tensors if tensor is not None]
+    # Without this the tangents of forward-mode differentiation would be lost, and count as 0.
+    if not torch.compiler.is_compiling() and any(
+            forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        raise NotImplementedError(f"[{operation}] expected no forward-mode differentiation (jvp), got a tensor with a "
+                                  "tangent: there are gradients by backward alone")
+    needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     if needs and tensors[0].is_cuda and operation in _NO_GRADIENT_ON_CUDA:
         raise NotImplementedError(f"[{operation}] requires_grad: expected False on cuda, where this build has no "
                                   "backward, got True; use torch.no_grad()")
     return needs
+
+
+def _scale(operation, scale):
+    return None if scale is None else _checks.number(operation, "scale", scale)
 
 
 def _gate(operation, name, gate, absent):
@@ -172,14 +213,10 @@ def _gate(operation, name, gate, absent):
 
 def _topk(operation, topk, sparsity, tiles):
     """The number of kept tiles of the video from whichever of topk and sparsity was given."""
-    if (topk is None) == (sparsity is None):
-        raise ValueError(f"[{operation}] topk: expected either topk or sparsity, got "
-                         f"{'neither' if topk is None else 'both'}")
+    _either(operation, topk=topk, sparsity=sparsity)
     if topk is None:
-        return topk_from_sparsity(sparsity, tiles)
-    if not isinstance(topk, int) or not 1 <= topk <= tiles:
-        raise ValueError(f"[{operation}] topk: expected 1 to {tiles} (tiles of the video), got {topk}")
-    return topk
+        return topk_from_sparsity(_checks.share(operation, "sparsity", sparsity), tiles)
+    return _checks.integer(operation, "topk", topk, 1, tiles, " (tiles of the video)")
 
 
 def _autocast(*tensors):

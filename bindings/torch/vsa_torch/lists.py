@@ -2,10 +2,13 @@
 
 vsa's own is a pair: lut [B, H, Nq, pitch] int32, absolute indices of key tiles, ascending and unique,
 tail -1; and lut_count [B, H, Nq] int32. Every `from_` function returns such a pair and every `to_`
-function takes one. All of it is indexing: no gradients, and no entry is ever dropped or clamped.
+function takes one. All of it is indexing: no gradients, and no entry is ever dropped, clamped or wrapped. Raises
+ValueError and TypeError, which name the argument. Checking waits for the device.
 """
 
 import torch
+
+from vsa_torch import _checks
 
 
 def from_map(block_map, *, pitch=None):
@@ -14,7 +17,7 @@ def from_map(block_map, *, pitch=None):
     if block_map.dtype != torch.bool:
         raise ValueError(f"[from_map] block_map: expected bool, got {block_map.dtype}")
     count = block_map.sum(-1, dtype=torch.int32)
-    longest = max(1, int(count.max()))
+    longest = max(1, _longest(count))
     pitch = longest if pitch is None else pitch
     if pitch < longest:
         raise ValueError(f"[from_map] pitch: expected at least {longest}, the longest row, got {pitch}")
@@ -28,6 +31,7 @@ def from_map(block_map, *, pitch=None):
 
 def to_map(lut, lut_count, num_kv_tiles):
     """To a bool map [B, H, Nq, num_kv_tiles]."""
+    num_kv_tiles = _checks.integer("to_map", "num_kv_tiles", num_kv_tiles, 0, _checks.MAX_TOKENS)
     lut, lut_count = _pair("to_map", lut, lut_count)
     tail = _tail(lut_count, lut.shape[-1])
     outside = (lut < 0) | (lut >= num_kv_tiles)
@@ -40,7 +44,8 @@ def to_map(lut, lut_count, num_kv_tiles):
 
 
 def from_onehot(onehot, *, pitch=None):
-    """From bytes [B, H, Nq, Nk], 1 where kept (Jenga)."""
+    """From bytes or bool [B, H, Nq, Nk] or [H, Nq, Nk], 1 where kept (Jenga)."""
+    _checks.tensors("from_onehot", onehot=onehot)
     if onehot.dtype not in (torch.uint8, torch.int8, torch.bool):
         raise ValueError(f"[from_onehot] onehot: expected bytes or bool, got {onehot.dtype}")
     if bool(((onehot != 0) & (onehot != 1)).any()):
@@ -65,15 +70,15 @@ def from_delta(delta, count):
     """From rows whose first entry is absolute and whose others are differences (CK Tile, AITER)."""
     delta, count = _pair("from_delta", delta, count)
     kept = delta.masked_fill(_tail(count, delta.shape[-1]), 0)
-    return from_absolute(kept.cumsum(-1, dtype=torch.int32), count)
+    return from_absolute(kept.cumsum(-1, dtype=torch.int64), count)
 
 
 def to_delta(lut, lut_count, *, pitch=None):
     """To differences; the tail is 0, which CK's look-ahead may read. AITER's pitch is ceil(Sk / 128)."""
     lut, lut_count = _pair("to_delta", lut, lut_count)
     pitch = lut.shape[-1] if pitch is None else pitch
-    if pitch < int(lut_count.max()):
-        raise ValueError(f"[to_delta] pitch: expected at least {int(lut_count.max())}, the longest row, got {pitch}")
+    if pitch < _longest(lut_count):
+        raise ValueError(f"[to_delta] pitch: expected at least {_longest(lut_count)}, the longest row, got {pitch}")
     delta = torch.cat((lut[..., :1], lut.diff(dim=-1)), dim=-1)
     delta = delta.masked_fill(_tail(lut_count, lut.shape[-1]), 0)
     out = lut.new_zeros((*lut.shape[:-1], pitch))
@@ -108,7 +113,15 @@ def to_block_mask(lut, lut_count, *, seq_lengths, block_size):
     """To a BlockMask of whole blocks; seq_lengths (Sq, Sk) and block_size (q, kv) in tokens."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    lut, lut_count = _pair("to_block_mask", lut, lut_count)
+    operation = "to_block_mask"
+    lut, lut_count = _pair(operation, lut, lut_count)
+    if len(seq_lengths) != 2 or not hasattr(block_size, "__len__") or len(block_size) != 2:
+        raise ValueError(f"[{operation}] block_size: expected pairs (q, kv) of seq_lengths and block_size, got "
+                         f"{seq_lengths} and {block_size}")
+    num_q = -(-seq_lengths[0] // block_size[0])
+    if lut.shape[2] != num_q:
+        raise ValueError(f"[{operation}] lut: expected {num_q} query tiles, as seq_lengths and block_size say, got "
+                         f"{lut.shape[2]}")
     num_kv = -(-seq_lengths[1] // block_size[1])
     lut, lut_count = from_map(to_map(lut, lut_count, num_kv), pitch=num_kv)
     return BlockMask.from_kv_blocks(torch.zeros_like(lut_count), torch.zeros_like(lut), lut_count,
@@ -116,6 +129,7 @@ def to_block_mask(lut, lut_count, *, seq_lengths, block_size):
 
 
 def _four_axes(operation, name, tensor):
+    _checks.tensors(operation, **{name: tensor})
     if tensor.dim() == 3:
         tensor = tensor.unsqueeze(0)
     if tensor.dim() != 4:
@@ -124,7 +138,9 @@ def _four_axes(operation, name, tensor):
 
 
 def _pair(operation, index, count):
-    """Both as int32 of fitting shapes, counts within the pitch."""
+    """Both as int32 of fitting shapes, counts within the pitch. Entries that no int32 holds are no tiles: refused,
+    as is any other outside; what lies behind the count does not matter."""
+    _checks.tensors(operation, lut=index, lut_count=count)
     for name, tensor in (("lut", index), ("lut_count", count)):
         if tensor.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"[{operation}] {name}: expected int32 or int64, got {tensor.dtype}")
@@ -133,7 +149,15 @@ def _pair(operation, index, count):
                          f"got {tuple(count.shape)} for {tuple(index.shape)}")
     if count.numel() and (int(count.min()) < 0 or int(count.max()) > index.shape[-1]):
         raise ValueError(f"[{operation}] lut_count: expected 0 to {index.shape[-1]}, got one outside")
+    if index.dtype == torch.int64:
+        index = index.masked_fill(_tail(count, index.shape[-1]), -1)
+        if index.numel() and max(int(index.max()), -int(index.min())) > _checks.MAX_TOKENS:
+            raise ValueError(f"[{operation}] lut: expected indices of tiles, got one beyond int32")
     return index.to(torch.int32), count.to(torch.int32)
+
+
+def _longest(count):
+    return int(count.max()) if count.numel() else 0
 
 
 def _tail(count, pitch):

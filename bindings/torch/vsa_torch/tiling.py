@@ -2,23 +2,16 @@
 
 import math
 
-MAX_TILE_TOKENS = 256
-
-
-def extents(name, value):
-    """`value` as a tuple of three positive ints (frames, rows, columns)."""
-    value = tuple(value)
-    if len(value) != 3 or not all(isinstance(e, int) and e > 0 for e in value):
-        raise ValueError(f"{name}: expected three positive ints (f, h, w), got {value}")
-    return value
+from vsa_torch import _checks
 
 
 def tile_lengths(grid, tile_shape=(4, 4, 4), prefix=()):
     """Valid tokens of every tile, as a list: prefix tiles first, then raster order over the tiles.
 
     grid, tile_shape: (f, h, w) in tokens. prefix: tokens of each segment before the video.
+    Raises ValueError.
     """
-    grid, tile_shape = extents("grid", grid), extents("tile_shape", tile_shape)
+    grid, tile_shape, prefix = _layout("tile_lengths", grid, tile_shape, prefix)
     tokens = math.prod(tile_shape)
     chunks = [min(tokens, length - start) for length in prefix for start in range(0, length, tokens)]
     edges = [[min(edge, extent - start) for start in range(0, extent, edge)]
@@ -27,21 +20,25 @@ def tile_lengths(grid, tile_shape=(4, 4, 4), prefix=()):
 
 
 def num_tiles(grid, tile_shape=(4, 4, 4), prefix=()):
-    """Tiles of the video and its prefix segments; edge tiles count however little they hold."""
-    grid, tile_shape = extents("grid", grid), extents("tile_shape", tile_shape)
-    tokens = math.prod(tile_shape)
+    """Tiles of the video and its prefix segments; edge tiles count however little they hold. Raises ValueError."""
+    grid, tile_shape, prefix = _layout("num_tiles", grid, tile_shape, prefix)
     video = math.prod([-(-extent // edge) for extent, edge in zip(grid, tile_shape)])
-    return video + sum([-(-length // tokens) for length in prefix])
+    return video + sum([-(-length // math.prod(tile_shape)) for length in prefix])
 
 
 def topk_from_sparsity(sparsity, num_kv_tiles):
     """Tiles that a sparsity keeps: max(1, min(ceil((1 - sparsity) * num_kv_tiles), num_kv_tiles)).
 
     In double precision as FastVideo computes it, so a sparsity of 0.9 keeps 1 of 10 tiles but 63 of
-    624. A sparsity <= 0 keeps all, >= 1 keeps one.
+    624. A sparsity <= 0 keeps all, >= 1 keeps one; the operators take none above 1.
+    Raises ValueError if sparsity is NaN or infinite, or num_kv_tiles < 1.
     """
-    if not math.isfinite(sparsity):
-        raise ValueError(f"sparsity: expected a finite number, got {sparsity}")
-    if num_kv_tiles < 1:
-        raise ValueError(f"num_kv_tiles: expected at least 1, got {num_kv_tiles}")
+    operation = "topk_from_sparsity"
+    sparsity = _checks.number(operation, "sparsity", sparsity)
+    num_kv_tiles = _checks.integer(operation, "num_kv_tiles", num_kv_tiles, 1, _checks.MAX_TOKENS)
     return max(1, min(math.ceil((1 - sparsity) * num_kv_tiles), num_kv_tiles))
+
+
+def _layout(operation, grid, tile_shape, prefix):
+    return (_checks.extents(operation, "grid", grid), _checks.tile_shape(operation, tile_shape),
+            _checks.prefix_lengths(operation, prefix))

@@ -13,7 +13,7 @@ row without any gives 0.
 
 import torch
 
-from vsa_torch import attention, lists
+from vsa_torch import _checks, attention, lists
 
 BLOCK = 128  # tokens of a query block and of a key block
 
@@ -27,8 +27,12 @@ def vsa_sparse_attention(q, k, v, block_lut, block_counts, out=None, bias=None, 
     block_counts  [B, Hq, ceil(Sq/128)] int32: how many entries of a row count
     out           if given, it is written and returned; no gradient passes through it
     extents       batch, nhead, nhead_k, seqlen_q, ... of the older form: they must agree with the tensors
+
+    Returns [B, Hq, Sq, D] like q. Raises ValueError, TypeError (the message names the argument), NotImplementedError
+    for bias, lse, seqstart and layouts other than [B, H, S, D].
     """
     operation = "vsa_sparse_attention"
+    _four_axes(operation, q=q, k=k, v=v)
     if strict:
         _strict(operation, q, k, v, block_lut, block_counts)
     lut, count = lists.from_delta(block_lut, block_counts)
@@ -39,6 +43,7 @@ def jenga_sparse_attention(q, k, v, block_relation_onehot, out=None, bias=None, 
                            seqstart_k=None, *, strict=False, **extents):
     """The same with a map [B, Hq, ceil(Sq/128), ceil(Sk/128)] of bytes or bool, 1 where a block is kept."""
     operation = "jenga_sparse_attention"
+    _four_axes(operation, q=q, k=k, v=v)
     if strict:
         _strict_tensors(operation, q, k, v, block_relation_onehot=block_relation_onehot)
     lut, count = lists.from_onehot(block_relation_onehot)
@@ -46,6 +51,14 @@ def jenga_sparse_attention(q, k, v, block_relation_onehot, out=None, bias=None, 
         raise ValueError(f"[{operation}] block_relation_onehot: expected {-(-k.shape[2] // BLOCK)} key blocks, got "
                          f"{block_relation_onehot.shape[-1]}")
     return _run(operation, q, k, v, lut, count, out, (bias, lse, seqstart_q, seqstart_k), extents)
+
+
+def _four_axes(operation, **named):
+    _checks.tensors(operation, **named)
+    for name, tensor in named.items():
+        if tensor.dim() != 4 or tensor.numel() == 0:
+            raise ValueError(f"[{operation}] {name}: expected [B,H,S,D], none of them 0, got "
+                             f"{_checks.described(tensor)}")
 
 
 def _run(operation, q, k, v, lut, count, out, absent, extents):
@@ -60,6 +73,7 @@ def _run(operation, q, k, v, lut, count, out, absent, extents):
         return result
     if result.requires_grad:
         raise ValueError(f"[{operation}] out: expected none where a gradient is asked for, got a tensor")
+    _checks.tensors(operation, out=out)
     if out.shape != result.shape or out.dtype != result.dtype or out.device != result.device:
         raise ValueError(f"[{operation}] out: expected the shape, dtype and device of q, got {out.dtype} "
                          f"{tuple(out.shape)} on {out.device}")
@@ -103,7 +117,7 @@ def _strict_tensors(operation, q, k, v, **tables):
             raise ValueError(f"[{operation}] {name}: expected contiguous memory, got strides {tensor.stride()}")
     if q.dtype not in (torch.float16, torch.bfloat16):
         raise ValueError(f"[{operation}] q: expected float16 or bfloat16, got {q.dtype}")
-    if q.dim() != 4 or q.shape[-1] != 128:
+    if q.shape[-1] != 128:
         raise ValueError(f"[{operation}] q: expected [B,H,S,128], got {tuple(q.shape)}")
     if k.shape[2] <= BLOCK:
         raise ValueError(f"[{operation}] k: expected more than {BLOCK} keys, got {k.shape[2]}")

@@ -7,6 +7,9 @@ absent gate means weight 1. Other than there: padding is never read and comes ou
 stay in float32, so a near tie may be decided otherwise; exactly topk tiles are kept, and ties go to the
 lower index; lse is the natural logarithm [B, H, S] whatever the device.
 
+Sizes and lists of every call are read on the host, which waits for a GPU. Raises ValueError and TypeError, which
+name the argument, and what vsa_torch.video_sparse_attention raises.
+
 strict=True takes what the original's kernels take: bfloat16, head_dim 64 or 128, as many heads for k and
 v as for q, tiles of 64 or 256 tokens, an int block_size as the edge of a cube; and it rounds means, scores
 and weights of the coarse branch to bfloat16 where the original does. Without it an int block_size is the
@@ -17,7 +20,7 @@ import math
 
 import torch
 
-from vsa_torch import attention, lists, tiling
+from vsa_torch import _checks, attention, lists, tiling
 
 VSA_TILE_SIZE = (4, 4, 4)
 
@@ -26,12 +29,17 @@ def video_sparse_attn(q, k, v, variable_block_sizes, q_variable_block_sizes=None
                       compress_attn_weight=None, *, strict=False):
     """The whole operator on [B, H, S, D]: out = compress_attn_weight * coarse + fine.
 
-    variable_block_sizes, q_variable_block_sizes  [Nk] and [Nq]: valid tokens of every tile
-    topk  kept key tiles; more than there are keeps all
+    variable_block_sizes, q_variable_block_sizes  [Nk] and [Nq] ints: valid tokens of every tile
+    topk                  kept key tiles; more than there are keeps all
+    block_size            edges (f, h, w) of a tile, or its tokens
+    compress_attn_weight  [B, H, Sq, D], None: 1
+    Returns [B, H, Sq, D], dtype of q.
     """
-    _whole_strict("video_sparse_attn", strict, q, k, q_variable_block_sizes)
-    out = _whole("video_sparse_attn", _swap(q), _swap(k), _swap(v), variable_block_sizes,
-                 q_variable_block_sizes, topk, _tokens("video_sparse_attn", block_size, strict, (64, 256)),
+    operation = "video_sparse_attn"
+    _four_axes(operation, q=q, k=k, v=v, compress_attn_weight=compress_attn_weight)
+    _whole_strict(operation, strict, q, k, q_variable_block_sizes)
+    out = _whole(operation, _swap(q), _swap(k), _swap(v), variable_block_sizes, q_variable_block_sizes, topk,
+                 _tokens(operation, block_size, strict, (64, 256)),
                  None if compress_attn_weight is None else _swap(compress_attn_weight), strict)
     return _swap(out)
 
@@ -39,20 +47,34 @@ def video_sparse_attn(q, k, v, variable_block_sizes, q_variable_block_sizes=None
 def video_sparse_attn_bshd(q, k, v, variable_block_sizes, q_variable_block_sizes=None, topk=None, block_size=64,
                            compress_attn_weight=None, *, strict=False):
     """The same on [B, S, H, D]; the original has it for tiles of 256 tokens only."""
-    _whole_strict("video_sparse_attn_bshd", strict, q, k, q_variable_block_sizes, heads_axis=2)
-    return _whole("video_sparse_attn_bshd", q, k, v, variable_block_sizes, q_variable_block_sizes, topk,
-                  _tokens("video_sparse_attn_bshd", block_size, strict, (256,)), compress_attn_weight, strict)
+    operation = "video_sparse_attn_bshd"
+    _four_axes(operation, q=q, k=k, v=v, compress_attn_weight=compress_attn_weight)
+    _whole_strict(operation, strict, q, k, q_variable_block_sizes, heads_axis=2)
+    return _whole(operation, q, k, v, variable_block_sizes, q_variable_block_sizes, topk,
+                  _tokens(operation, block_size, strict, (256,)), compress_attn_weight, strict)
 
 
 def block_sparse_attn(q, k, v, block_map, variable_block_sizes, *, strict=False):
-    """The fine stage with a bool map [B, H, Nq, Nk] or [H, Nq, Nk]. Returns (out, lse)."""
+    """The fine stage with a map [B, H, Nq, Nk] or [H, Nq, Nk], kept where it is not 0. Returns (out, lse)."""
+    operation = "block_sparse_attn"
+    _checks.tensors(operation, block_map=block_map, variable_block_sizes=variable_block_sizes)
+    num_kv = variable_block_sizes.numel()
+    if block_map.dim() < 3 or block_map.shape[-1] != num_kv:
+        raise ValueError(f"[{operation}] block_map: expected [B,H,Nq,{num_kv}], as variable_block_sizes says, got "
+                         f"{tuple(block_map.shape)}")
     lut, count = lists.from_map(block_map.to(torch.bool))
     return block_sparse_attn_from_indices(q, k, v, lut, count, variable_block_sizes, strict=strict)
 
 
 def block_sparse_attn_from_indices(q, k, v, q2k_idx, q2k_num, variable_block_sizes, *, strict=False):
-    """The fine stage with absolute indices [B, H, Nq, pitch], in any order. Returns (out, lse)."""
+    """The fine stage with absolute indices q2k_idx [B, H, Nq, pitch], in any order, of which q2k_num [B, H, Nq] count.
+
+    variable_block_sizes [Nk] ints: valid tokens of every key tile; query tiles are as large, and full.
+    Returns (out [B, H, Sq, D], lse [B, H, Sq] float32); a row without tiles gives 0 and -inf.
+    """
     operation = "block_sparse_attn_from_indices"
+    _four_axes(operation, q=q, k=k, v=v)
+    _sizes(operation, variable_block_sizes=variable_block_sizes)
     if strict:
         _strict(operation, q, k, heads_axis=1)
     num_kv = variable_block_sizes.numel()
@@ -81,6 +103,8 @@ def block_sparse_attn_varlen(q, k, v, cu_seqlens_q, cu_seqlens_kv, q2k_idx_list,
     tiles are full but the last. Returns out [tokens, H, D].
     """
     operation = "block_sparse_attn_varlen"
+    _checks.tensors(operation, q=q, k=k, v=v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv)
+    block_size = _checks.integer(operation, "block_size", block_size, 1, _checks.MAX_TILE_TOKENS)
     if strict:
         _strict(operation, q, k, heads_axis=1)
     q_lens, kv_lens = _lengths(operation, "cu_seqlens_q", cu_seqlens_q, q), _lengths(
@@ -114,6 +138,9 @@ def block_sparse_attn_varlen(q, k, v, cu_seqlens_q, cu_seqlens_kv, q2k_idx_list,
 
 def get_tile_partition_indices(dit_seq_shape, tile_size, device="cpu"):
     """[S] int64: the raster position of every token in tile order, without padding."""
+    operation = "get_tile_partition_indices"
+    dit_seq_shape = _checks.extents(operation, "dit_seq_shape", dit_seq_shape)
+    tile_size = _checks.extents(operation, "tile_size", tile_size)
     f, h, w = (torch.arange(extent, device=device) // edge for extent, edge in zip(dit_seq_shape, tile_size))
     across = [-(-extent // edge) for extent, edge in zip(dit_seq_shape, tile_size)]
     tile = (f[:, None, None] * across[1] + h[:, None]) * across[2] + w
@@ -140,8 +167,9 @@ def get_non_pad_index(variable_block_sizes, max_block_size):
     return (starts[:, None] + slots)[slots < variable_block_sizes[:, None]]
 
 
-def build_vsa_metadata(dit_seq_shape, tile_size=VSA_TILE_SIZE, device="cpu"):
-    """All of the above for a video, as a dict."""
+def build_vsa_metadata(dit_seq_shape, tile_size=VSA_TILE_SIZE, device=None):
+    """All of the above for a video, as a dict, by default on the GPU, if there is one, as the original has it."""
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     num_tiles = tuple(-(-extent // edge) for extent, edge in zip(dit_seq_shape, tile_size))
     sizes = construct_variable_block_sizes(dit_seq_shape, num_tiles, device, tile_size)
     return {
@@ -162,15 +190,34 @@ def _swap(x):
     return x.transpose(1, 2)
 
 
+def _four_axes(operation, **named):
+    """Tensors of four axes; None is left out."""
+    named = {name: tensor for name, tensor in named.items() if tensor is not None}
+    _checks.tensors(operation, **named)
+    for name, tensor in named.items():
+        if tensor.dim() != 4:
+            raise ValueError(f"[{operation}] {name}: expected four axes, got {_checks.described(tensor)}")
+
+
+def _sizes(operation, **named):
+    """Tensors [N] of ints."""
+    for name, tensor in named.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"[{operation}] {name}: expected a tensor, got {type(tensor).__name__}")
+        if tensor.dim() != 1 or tensor.is_floating_point() or tensor.dtype == torch.bool:
+            raise ValueError(f"[{operation}] {name}: expected ints [N], got {_checks.described(tensor)}")
+
+
 def _whole(operation, q, k, v, kv_sizes, q_sizes, topk, tokens, gate, strict):
     """The whole operator on [B, S, H, D]."""
-    if topk is None:
-        raise TypeError(f"[{operation}] topk: expected an int, got none")
     q_sizes = kv_sizes if q_sizes is None else q_sizes
-    for name, tensor, x, sizes in (("q_variable_block_sizes", q_sizes, q, "q"), ("variable_block_sizes", kv_sizes, k, "k")):
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"[{operation}] {name}: expected a tensor, got {type(tensor).__name__}: the fifth "
-                            "argument is q_variable_block_sizes, and topk the sixth")
+    if isinstance(q_sizes, int):
+        raise TypeError(f"[{operation}] q_variable_block_sizes: expected a tensor, got int: the fifth argument is "
+                        "q_variable_block_sizes, and topk the sixth")
+    _sizes(operation, variable_block_sizes=kv_sizes, q_variable_block_sizes=q_sizes)
+    topk = _checks.integer(operation, "topk", topk, 1, _checks.MAX_TOKENS)
+    for name, tensor, x, sizes in (("q_variable_block_sizes", q_sizes, q, "q"),
+                                   ("variable_block_sizes", kv_sizes, k, "k")):
         if x.shape[1] != tensor.numel() * tokens:
             raise ValueError(f"[{operation}] {name}: expected one for every {tokens} slots of {sizes}'s "
                              f"{x.shape[1]}, got {tensor.numel()}")
@@ -185,8 +232,10 @@ def _tokens(operation, block_size, strict, allowed):
     """Tokens of a tile from an int or three edges."""
     if isinstance(block_size, int):
         tokens = block_size**3 if strict else block_size
+        if tokens < 1:
+            raise ValueError(f"[{operation}] block_size: expected at least 1, got {block_size}")
     else:
-        tokens = math.prod(block_size)
+        tokens = math.prod(_checks.extents(operation, "block_size", block_size))
     if strict and tokens not in allowed:
         cube = ": an int is the edge of a cube in the original" if isinstance(block_size, int) else ""
         raise ValueError(f"[{operation}] block_size: expected tiles of {' or '.join(map(str, allowed))} tokens, "

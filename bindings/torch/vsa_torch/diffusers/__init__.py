@@ -11,10 +11,10 @@ Self-attention alone changes; attention to text and images stays as it is.
 import torch
 from diffusers import WanTransformer3DModel
 
+from vsa_torch import _checks
 from vsa_torch.diffusers import _gates
 from vsa_torch.diffusers._report import VsaReport
 from vsa_torch.diffusers._wan import VsaWanProcessor, Plan
-from vsa_torch.tiling import extents, topk_from_sparsity
 
 __all__ = ["VsaReport", "disable_vsa", "enable_vsa"]
 
@@ -23,7 +23,8 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
                schedule=None, gates="auto"):
     """Makes the self-attention of a Wan transformer, or of all transformers of a pipeline, sparse.
 
-    sparsity, topk  what is left out, or how many key tiles are kept (give one of them, or schedule)
+    sparsity, topk  what is left out, at most 1, or how many key tiles are kept: all, where a video has no more
+                    (give one of them, or schedule)
     tile_shape      edges of a tile in tokens (frames, rows, columns)
     dense_steps     the first steps of every run keep all tiles. A step is a new, lower timestep; a
                     higher one begins a new run
@@ -40,26 +41,24 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
     model was trained for. Without gates the coarse branch only selects, and dense layers and steps run
     the model's own attention.
 
-    Returns a VsaReport that fills while the model runs. Calling it again replaces the settings.
-    Raises ValueError (the message names the argument), NotImplementedError for other models.
+    Returns a VsaReport that fills while the model runs. Calling it again replaces the settings. A deep copy of
+    the model counts steps of its own, into a report of its own.
+    Raises ValueError and TypeError (the message names the argument), NotImplementedError for other models.
     """
     transformers = _transformers(model)
-    plan = Plan(tile_shape=extents("tile_shape", tile_shape), topk=topk, dense_steps=dense_steps,
-                dense_layers=frozenset(dense_layers), schedule=_schedule(sparsity, topk, schedule))
-    num_layers = {len(t.blocks) for t in transformers}
-    _check(plan, min(num_layers))
+    plan = _plan(tile_shape, topk, _schedule(sparsity, topk, schedule), dense_steps, dense_layers,
+                 min(len(t.blocks) for t in transformers))
     # Everything is read and checked before any model is changed.
     found = [_gates.find(gates, t, plan.tile_shape) for t in transformers]
-    report = VsaReport(num_gates=sum(len(weights) for weights in found))
+    report = VsaReport(num_gates=sum(len(gates.layers) for gates in found))
     processors = [[VsaWanProcessor(_dense(block), layer, plan, report) for layer, block in enumerate(t.blocks)]
                   for t in transformers]
-    for transformer, weights, new in zip(transformers, found, processors):
+    for transformer, gates, new in zip(transformers, found, processors):
         _remove(transformer)
-        _gates.attach(transformer, weights)
+        _gates.attach(transformer, gates)
         for block, processor in zip(transformer.blocks, new):
             block.attn1.set_processor(processor)
-        transformer._vsa_hook = transformer.register_forward_pre_hook(
-            _observer(plan, report), with_kwargs=True)
+        transformer._vsa_hook = transformer.register_forward_pre_hook(_begin_call, with_kwargs=True)
     return report
 
 
@@ -70,12 +69,12 @@ def disable_vsa(model, *, drop_gates=False):
     it densely with its gates, enable_vsa(model, sparsity=0).
     """
     transformers = _transformers(model)
-    if not drop_gates and any(_gates.attached(t) for t in transformers):
+    if not drop_gates and any(_gates.attached(t).layers for t in transformers):
         raise ValueError("[disable_vsa] drop_gates: expected True for a model trained with to_gate_compress, "
                          "got False; enable_vsa(model, sparsity=0) is dense and keeps the gates")
     for transformer in transformers:
         _remove(transformer)
-        _gates.attach(transformer, {})
+        _gates.attach(transformer, _gates.NONE)
 
 
 def _transformers(model):
@@ -94,53 +93,52 @@ def _transformers(model):
 
 
 def _schedule(sparsity, topk, schedule):
-    """Sparsity as a function of the step; None where topk is given."""
+    """Sparsity by step, a tuple whose last value holds on, or a function; None where topk is given."""
     given = [name for name, value in (("sparsity", sparsity), ("topk", topk), ("schedule", schedule))
              if value is not None]
     if len(given) != 1:
         raise ValueError(f"[enable_vsa] sparsity: expected one of sparsity, topk and schedule, got "
                          f"{' and '.join(given) or 'none'}")
-    if topk is not None:
-        return None
-    if sparsity is not None:
-        topk_from_sparsity(sparsity, 1)  # refuses NaN
-        return lambda step: sparsity
-    if callable(schedule):
+    if topk is not None or callable(schedule):
         return schedule
-    steps = [float(value) for value in schedule]
+    if sparsity is not None:
+        return (_checks.share("enable_vsa", "sparsity", sparsity),)
+    if isinstance(schedule, str) or not hasattr(schedule, "__iter__"):
+        raise TypeError(f"[enable_vsa] schedule: expected sparsities or a function, got {schedule!r}")
+    steps = tuple([_checks.share("enable_vsa", "schedule", value) for value in schedule])
     if not steps:
         raise ValueError("[enable_vsa] schedule: expected at least one sparsity, got none")
-    for value in steps:
-        topk_from_sparsity(value, 1)
-    return lambda step: steps[min(step, len(steps) - 1)]
+    return steps
 
 
-def _check(plan, num_layers):
-    if plan.topk is not None and (not isinstance(plan.topk, int) or plan.topk < 1):
-        raise ValueError(f"[enable_vsa] topk: expected an int of at least 1, got {plan.topk}")
-    if not isinstance(plan.dense_steps, int) or plan.dense_steps < 0:
-        raise ValueError(f"[enable_vsa] dense_steps: expected an int of at least 0, got {plan.dense_steps}")
-    for layer in plan.dense_layers:
-        if not isinstance(layer, int) or not 0 <= layer < num_layers:
-            raise ValueError(f"[enable_vsa] dense_layers: expected layers 0 to {num_layers - 1}, got {layer}")
+def _plan(tile_shape, topk, schedule, dense_steps, dense_layers, num_layers):
+    def integer(name, value, least, most, of=""):
+        return _checks.integer("enable_vsa", name, value, least, most, of)
+
+    if not hasattr(dense_layers, "__iter__"):
+        raise TypeError(f"[enable_vsa] dense_layers: expected a sequence of layers, got {dense_layers!r}")
+    layers = [integer("dense_layers", layer, 0, num_layers - 1, " (layers)") for layer in dense_layers]
+    return Plan(tile_shape=_checks.tile_shape("enable_vsa", tile_shape), schedule=schedule,
+                topk=None if topk is None else integer("topk", topk, 1, _checks.MAX_TOKENS),
+                dense_steps=integer("dense_steps", dense_steps, 0, _checks.MAX_TOKENS),
+                dense_layers=frozenset(layers))
 
 
-def _observer(plan, report):
-    """A hook that prepares the processors for the call that begins."""
-
-    def before(transformer, args, kwargs):
-        names = ("hidden_states", "timestep")
-        hidden_states, timestep = (kwargs[name] if name in kwargs else args[i] for i, name in enumerate(names))
-        grid = tuple(e // p for e, p in zip(hidden_states.shape[2:], transformer.config.patch_size))
-        if plan.observe(float(timestep.max())):
-            report.clear()
-        for layer, block in enumerate(transformer.blocks):
-            if not isinstance(block.attn1.processor, VsaWanProcessor):
-                raise ValueError(f"[enable_vsa] model: expected its own processor in layer {layer}, got "
-                                 f"{type(block.attn1.processor).__name__}; call enable_vsa or disable_vsa again")
-            block.attn1.processor.begin(grid)
-
-    return before
+def _begin_call(transformer, args, kwargs):
+    """A hook that prepares the processors for the call that begins. What it needs it finds in the transformer, so
+    that a copy of the transformer has it, too."""
+    for layer, block in enumerate(transformer.blocks):
+        if not isinstance(block.attn1.processor, VsaWanProcessor):
+            raise ValueError(f"[enable_vsa] model: expected its own processor in layer {layer}, got "
+                             f"{type(block.attn1.processor).__name__}; call enable_vsa or disable_vsa again")
+    processors = [block.attn1.processor for block in transformer.blocks]
+    names = ("hidden_states", "timestep")
+    hidden_states, timestep = (kwargs[name] if name in kwargs else args[i] for i, name in enumerate(names))
+    grid = tuple(e // p for e, p in zip(hidden_states.shape[2:], transformer.config.patch_size))
+    if processors[0].plan.observe(float(timestep.max())):
+        processors[0].report.clear()
+    for processor in processors:
+        processor.begin(grid)
 
 
 def _dense(block):

@@ -31,6 +31,10 @@ class Stopwatch:
             self._seconds, self._events = self._events[0].elapsed_time(self._events[1]) / 1000, None
         return self._seconds
 
+    def __getstate__(self):
+        """Events cannot be copied or saved, so a copy of a report, or of a model with one, has the seconds."""
+        return {"_start": None, "_events": None, "_seconds": self.seconds}
+
 
 @dataclass(frozen=True)
 class Row:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from vsa_torch import _checks
 from vsa_torch.attention import video_sparse_attention
 from vsa_torch.diffusers._report import Stopwatch
 from vsa_torch.tiling import num_tiles, topk_from_sparsity
@@ -15,7 +16,7 @@ class Plan:
 
     tile_shape: tuple
     topk: int | None
-    schedule: object  # step -> sparsity, or None
+    schedule: object  # sparsity by step: a tuple whose last value holds on, or a function; None with topk
     dense_steps: int
     dense_layers: frozenset
     step: int = 0
@@ -37,7 +38,9 @@ class Plan:
             return tiles, tiles
         if self.schedule is None:
             return min(self.topk, tiles), tiles
-        return topk_from_sparsity(self.schedule(self.step), tiles), tiles
+        if callable(self.schedule):
+            return topk_from_sparsity(_checks.share("enable_vsa", "schedule", self.schedule(self.step)), tiles), tiles
+        return topk_from_sparsity(self.schedule[min(self.step, len(self.schedule) - 1)], tiles), tiles
 
 
 def rotated(x, freqs_cos, freqs_sin):
