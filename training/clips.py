@@ -41,6 +41,11 @@ class Clips:
         return Clips(*values)
 
 
+def seed_of(*key: int) -> int:
+    """A seed of two numbers, as a hash: other numbers give another seed."""
+    return int(np.random.Philox(key=list(key)).random_raw()) >> 1
+
+
 def triples(held_out: bool) -> list[tuple]:
     """(shape, colour, motion) of training, or those held out from it."""
     every = itertools.product(grammar.SHAPES, grammar.COLOURS, grammar.MOTIONS)

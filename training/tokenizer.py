@@ -69,6 +69,11 @@ class Tokenizer:
         pieces = self._processor.encode(" ".join(prompt.split()))
         return tuple(pieces[: MAX_LENGTH - 1] + [EOS])
 
+    def loses(self, prompt: str) -> bool:
+        """Whether ids do not say all of the prompt: it is too long, or has characters that the model lacks."""
+        pieces = self._processor.encode(" ".join(prompt.split()))
+        return len(pieces) > MAX_LENGTH - 1 or UNK in pieces
+
     def encode(self, prompts: list[str]) -> Tensor:
         """Ids int64 [B, MAX_LENGTH], padded with 0. The empty prompt is </s> alone."""
         encoded = (self._encode_one(prompt) for prompt in prompts)

@@ -38,10 +38,6 @@ class Settings:
     text_encoder: UMT5Config = UMT5Config()
 
 
-def _seed_of(*key: int) -> int:
-    return int(np.random.Philox(key=list(key)).random_raw()) >> 1
-
-
 class Networks(nn.Module):
     """What is trained, and averaged, together."""
 
@@ -85,15 +81,15 @@ class Trainer:
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
         """ids, clips, noise, noise levels and sparsity of a step: this process's part of it."""
         settings, part = self.settings, self.workers.part_of(self.settings.batch)
-        drawn = clips.draw(settings.batch, _seed_of(settings.seed, step), clips.TRAIN)
-        choices = np.random.Generator(np.random.Philox(key=[_seed_of(settings.seed, step), _CHOICES]))
+        drawn = clips.draw(settings.batch, clips.seed_of(settings.seed, step), clips.TRAIN)
+        choices = np.random.Generator(np.random.Philox(key=[clips.seed_of(settings.seed, step), _CHOICES]))
         sparsity = settings.schedule.sparsity_at(step, choices.random())
         is_dropped = choices.random(settings.batch) < CAPTION_DROPOUT
         captions = ["" if drop else c for drop, c in zip(is_dropped, drawn.captions)]
         ids = self.tokenizer.encode(captions[part]).to(self.device, non_blocking=True)
         pixels = clips.render(drawn.part(part), self.device)
         generator = torch.Generator(self.device)
-        generator.manual_seed(_seed_of(_seed_of(settings.seed, step), _NOISE))
+        generator.manual_seed(clips.seed_of(clips.seed_of(settings.seed, step), _NOISE))
         sigma = flow.random_sigmas(settings.batch, settings.schedule.noise_shift, generator)
         shape = (settings.batch, *pixels.shape[1:])
         noise = torch.randn(shape, generator=generator, device=self.device)

@@ -15,6 +15,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
+from training.dit import log as log_file  # noqa: E402
+
 LAST_SHARE = 0.05  # of a run's log lines make up its final training loss
 SMOOTHED = 5  # log lines in the running mean of a curve
 
@@ -27,7 +29,7 @@ def read(work: Path) -> list[dict]:
     """One entry a finished run, with its curve."""
     found = []
     for log in sorted(work.glob("*/log.jsonl")):
-        header, *lines = (json.loads(line) for line in log.read_text().splitlines())
+        header, *lines = log_file.read(log)
         steps, final = [line for line in lines if "step" in line], [line for line in lines if "final_step" in line]
         if not final:
             print(f"{log.parent.name}: left out, it is not finished", file=sys.stderr)
@@ -37,6 +39,7 @@ def read(work: Path) -> list[dict]:
         # The later half: at the target sparsity, and without the first steps' compilation.
         pace = statistics.median(line["ms_per_step"] for line in steps[len(steps) // 2:])
         found.append({"size": settings["size"], "arm": arm_of(settings), "seed": settings["seed"],
+                      "settings": settings, "data": header["data"],
                       "parameters": header["parameters"], "tokens": header["tokens"], "steps": settings["steps"],
                       "batch": settings["batch"], "device": header["device"],
                       "evaluation_loss": final[-1]["evaluation_loss"], "training_loss": statistics.mean(tail),
@@ -44,6 +47,20 @@ def read(work: Path) -> list[dict]:
                       "attention_flops": last["attention_flops"], "peak_memory_mib": last.get("peak_memory_mib"),
                       "curve": [(line["step"], line["training_flops"], line["loss"]) for line in steps]})
     return found
+
+
+def check_comparable(results: list[dict]) -> None:
+    """Runs of one size differ in their arm and seed alone."""
+    own = {"seed", "attention", "sparsity", "dense_steps", "decay_steps", "decay_levels", "tile_shape", "micro_batch"}
+    first: dict[str, dict] = {}
+    for result in results:
+        shared = {name: value for name, value in result["settings"].items() if name not in own}
+        shared["data"] = result["data"]
+        other = first.setdefault(result["size"], shared)
+        changed = [name for name in shared if shared[name] != other[name]]
+        if changed:
+            raise SystemExit(f"[report] {result['size']}: expected runs that differ in attention and seed alone, got "
+                             f"two values of {', '.join(changed)}")
 
 
 def groups(results: list[dict]) -> dict[tuple[str, str], list[dict]]:
@@ -69,7 +86,9 @@ def table(results: list[dict]) -> str:
         dense = {run["seed"]: run for run in grouped.get((size, "dense"), [])}
         pairs = [(run, dense[run["seed"]]) for run in runs if run["seed"] in dense]
         ratios = [run["evaluation_loss"] / other["evaluation_loss"] for run, other in pairs]
-        fewer = f"{pairs[0][1]['training_flops'] / pairs[0][0]['training_flops']:.2f} x fewer" if pairs and arm != "dense" else ""
+        fewer = ""
+        if pairs and arm != "dense":
+            fewer = f"{pairs[0][1]['training_flops'] / pairs[0][0]['training_flops']:.2f} x fewer"
         first = runs[0]
         memory = [run["peak_memory_mib"] for run in runs if run["peak_memory_mib"] is not None]
         cells = [size, arm, len(runs), f"{first['parameters'] / 1e6:.1f} M",
@@ -110,6 +129,7 @@ def write(work: Path) -> None:
     results = read(work)
     if not results:
         raise SystemExit(f"[report] {work}: expected finished runs, got none")
+    check_comparable(results)
     plot(results, work / "loss.png")
     text = table(results)
     (work / "table.md").write_text(text)
@@ -119,4 +139,6 @@ def write(work: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: python -m training.dit.report FOLDER")
     write(Path(sys.argv[1]))

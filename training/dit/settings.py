@@ -54,6 +54,14 @@ class Settings:
             raise ValueError(f"[train] size: expected one of {', '.join(SIZES)}, got {self.size}")
         if self.attention not in ("dense", "vsa"):
             raise ValueError(f"[train] attention: expected dense or vsa, got {self.attention}")
+        for name, least in (("steps", 1), ("batch", 1), ("micro_batch", 0), ("seed", 0), ("warmup", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"[train] {name}: expected at least {least}, got {getattr(self, name)}")
+        for name in ("patch", "tile_shape"):
+            if len(getattr(self, name)) != 3 or min(getattr(self, name)) < 1:
+                raise ValueError(f"[train] {name}: expected three edges of at least 1, got {getattr(self, name)}")
+        if not 0 <= self.caption_dropout <= 1:
+            raise ValueError(f"[train] caption_dropout: expected a share, got {self.caption_dropout}")
         if not 0 <= self.sparsity < 1:
             raise ValueError(f"[train] sparsity: expected at least 0 and below 1, got {self.sparsity}")
         if min(self.dense_steps, self.decay_steps) < 0 or self.decay_levels < 1:

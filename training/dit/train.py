@@ -1,4 +1,5 @@
-"""Trains Wan's transformer with VSA or with dense attention. The same command again goes on from where it stopped.
+"""Trains Wan's transformer with VSA or with dense attention. The same command again goes on from where it stopped, by
+Ctrl-C or SIGTERM, too.
 
     python -m training.dit.train --work runs/vsa --size 10m --attention vsa --sparsity 0.875 --steps 2000
     torchrun --nproc-per-node 2 -m training.dit.train ...     # several GPUs, FSDP2
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 import time
@@ -19,18 +19,27 @@ from pathlib import Path
 import torch
 
 from training.dit import flops
+from training.dit import log as log_file
+from training.dit.interrupt import Stop
 from training.dit.settings import SIZES, Settings
 from training.dit.trainer import Trainer
 from training.dit.videos import Folder, Procedural
-from training.tokenizer import Tokenizer
+from training.tokenizer import MAX_LENGTH, Tokenizer
 from training.workers import Workers
 
-LOG_INTERVAL = 20  # steps; reading the loss waits for the device, so not every one
+LOG_INTERVAL = 20  # steps; reading the loss waits for the device, and processes agree to stop, so not every one
 TOKENIZER = Path(__file__).resolve().parents[2] / "models/wan-toy/tokenizer/spiece.model"
 
 
 def _tuple(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
+
+
+def _interval(text: str) -> int:
+    steps = int(text)
+    if steps < 1 or steps % LOG_INTERVAL:
+        raise argparse.ArgumentTypeError(f"expected a multiple of {LOG_INTERVAL}, got {text}")
+    return steps
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data", type=Path, help="folder of videos with captions NAME.txt; default: procedural clips")
     made.add_argument("--tokenizer", type=Path, default=TOKENIZER)
     made.add_argument("--minutes", type=float, help="stop after these, resumable")
-    made.add_argument("--checkpoint-interval", type=int, default=500, help="steps, a multiple of %d" % LOG_INTERVAL)
+    made.add_argument("--checkpoint-interval", type=_interval, default=500, help=f"steps, a multiple of {LOG_INTERVAL}")
     made.add_argument("--evaluation-videos", type=int, default=64)
     made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     made.add_argument("--compile", action="store_true", help="compile the blocks")
@@ -53,40 +62,59 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> dict:
-    """Trains to the end or until the minutes are over. Returns the last line of the log."""
+    """Trains to the end or until the minutes are over. Returns the last line of the log.
+
+    After SIGINT or SIGTERM it saves, and raises SystemExit with 128 + the signal's number.
+    """
     settings = Settings(**{field.name: getattr(args, field.name) for field in dataclasses.fields(Settings)})
     workers = Workers(args.device)
     torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
     videos = Folder(args.data, settings, args.work / "videos") if args.data else Procedural(settings)
-    trainer = Trainer(settings, Tokenizer.from_file(args.tokenizer), videos, workers, compiled=args.compile,
-                      recompute=args.recompute)
+    tokenizer = Tokenizer.from_file(args.tokenizer)
+    lost = sum(map(tokenizer.loses, videos.captions)) if args.data else 0
+    if lost and workers.is_first:
+        print(f"{lost} of {len(videos.captions)} captions are not told in full: {args.tokenizer} needs more than "
+              f"{MAX_LENGTH} tokens for them, or lacks a character; --tokenizer takes a SentencePiece model of your "
+              "own", file=sys.stderr)
+    trainer = Trainer(settings, tokenizer, videos, workers, compiled=args.compile, recompute=args.recompute)
     checkpoint, log_path = args.work / "checkpoint.pt", args.work / "log.jsonl"
-    seconds = 0.0
+    args.work.mkdir(parents=True, exist_ok=True)
     if checkpoint.exists():
         trainer.load(checkpoint)
-        seconds = _trimmed_log(log_path, trainer.step) if workers.is_first else 0.0
-        print(f"resumed at step {trainer.step}", file=sys.stderr)
-    args.work.mkdir(parents=True, exist_ok=True)
-    with log_path.open("a") if workers.is_first else open(os.devnull, "w") as log:
-        last = _run(args, trainer, log, seconds)
+        if workers.is_first:
+            print(f"resumed at step {trainer.step}", file=sys.stderr)
+    seconds = log_file.trim(log_path, trainer.step) if workers.is_first else 0.0
+    with open(log_path if workers.is_first else os.devnull, "a") as log, Stop(workers.count == 1) as stop:
+        last = _run(args, trainer, log, seconds, stop)
     workers.close()
+    if stop.signal and "final_step" not in last:
+        if workers.is_first:
+            print(f"stopped at step {trainer.step}; the same command goes on from there", file=sys.stderr)
+        raise SystemExit(128 + stop.signal)
     return last
 
 
-def _run(args, trainer, log, seconds: float) -> dict:
+def _run(args, trainer, log, seconds: float, stop: Stop) -> dict:
     settings, workers, device = trainer.settings, trainer.workers, trainer.device
-    if trainer.step == 0:
-        _write(log, {"settings": dataclasses.asdict(settings), "parameters": trainer.num_parameters(),
-                     "tokens": settings.seq_len, "processes": workers.count, "torch": torch.__version__,
-                     "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu"})
+    if log.tell() == 0:
+        name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+        log_file.write(log, {"settings": dataclasses.asdict(settings), "parameters": trainer.num_parameters(),
+                             "tokens": settings.seq_len, "data": trainer.videos.name, "processes": workers.count,
+                             "torch": torch.__version__, "device": name})
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     begun, losses, entry = time.monotonic(), [], {}
     logged_at, first_step = begun, trainer.step
+
+    def is_over() -> bool:
+        return bool(stop.signal) or bool(args.minutes) and time.monotonic() - begun > 60 * args.minutes
+
     while trainer.step < settings.steps:
         loss, learning_rate, sparsity = trainer.train_step()
         losses.append(loss)
-        if trainer.step % LOG_INTERVAL and trainer.step < settings.steps:
+        is_due = trainer.step % LOG_INTERVAL == 0 or trainer.step == settings.steps
+        over = (is_due or workers.count == 1) and workers.any(is_over())
+        if not is_due and not over:
             continue
         mean = torch.stack(losses).mean().item()
         if not mean < float("inf"):
@@ -99,13 +127,12 @@ def _run(args, trainer, log, seconds: float) -> dict:
             entry[name] = flops.so_far(settings, trainer.flops, trainer.step, part)
         if device.type == "cuda":
             entry["peak_memory_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
-        _write(log, entry)
+        log_file.write(log, entry)
         left = (settings.steps - trainer.step) * (now - begun) / (trainer.step - first_step)
         if workers.is_first:
             print(f"step {trainer.step}/{settings.steps} loss {mean:.5f} {entry['ms_per_step']:.0f} ms/step, "
                   f"sparsity {sparsity:g}, {left / 60:.1f} min left", file=sys.stderr, flush=True)
         losses, logged_at = [], now
-        over = workers.any(bool(args.minutes) and now - begun > 60 * args.minutes)
         if over or trainer.step % args.checkpoint_interval == 0 or trainer.step == settings.steps:
             trainer.save(args.work / "checkpoint.pt")
         if over and trainer.step < settings.steps:
@@ -113,21 +140,11 @@ def _run(args, trainer, log, seconds: float) -> dict:
     sparsity = settings.sparsity_at(settings.steps - 1)
     final = {"final_step": trainer.step, "evaluation_loss": trainer.evaluate(args.evaluation_videos, sparsity),
              "sparsity": sparsity}
-    _write(log, final)
+    log_file.write(log, final)
+    if workers.is_first:
+        print(f"loss on {args.evaluation_videos} other videos at sparsity {sparsity:g}: "
+              f"{final['evaluation_loss']:.5f}", file=sys.stderr)
     return entry | final
-
-
-def _write(log, entry: dict) -> None:
-    print(json.dumps(entry), file=log, flush=True)
-
-
-def _trimmed_log(path: Path, step: int) -> float:
-    """Drops what a stopped run logged after its last checkpoint, which is trained again, and a final line. Returns
-    the seconds of training up to there."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    kept = [line for line in lines if "settings" in line or line.get("step", step + 1) <= step]
-    path.write_text("".join(json.dumps(line) + "\n" for line in kept))
-    return max((line.get("seconds", 0.0) for line in kept), default=0.0)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from training import flow
+from training.clips import seed_of
 from training.dit import flops
 from training.dit.networks import Networks
 from training.dit.settings import Settings
-from training.dit.videos import seed_of
 from training.tokenizer import Tokenizer
 from training.workers import Workers
 
@@ -49,7 +49,8 @@ class Trainer:
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """ids, videos, noise and noise levels of a step: this process's part of them."""
-        settings, part, key = self.settings, self.workers.part_of(self.settings.batch), seed_of(self.settings.seed, step)
+        settings, part = self.settings, self.workers.part_of(self.settings.batch)
+        key = seed_of(settings.seed, step)
         captions, pixels = self.videos.training(settings.batch, key, part, self.device)
         dropped = np.random.Generator(np.random.Philox(key=[key, _CAPTIONS])).random(settings.batch)[part]
         captions = ["" if u < settings.caption_dropout else c for u, c in zip(dropped, captions)]
@@ -115,15 +116,19 @@ class Trainer:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
-        torch.save({"settings": dataclasses.asdict(self.settings), "step": self.step, "networks": weights,
-                    "optimizer": moments}, partial)
+        torch.save({"settings": dataclasses.asdict(self.settings), "data": self.videos.name, "step": self.step,
+                    "networks": weights, "optimizer": moments}, partial)
         os.replace(partial, path)
 
     def load(self, path: Path) -> None:
-        """The number of processes may be another than when it was saved."""
+        """The number of processes may be another than when it was saved; settings and videos may not."""
         state = torch.load(path, map_location="cpu", weights_only=True)
-        if state["settings"] != dataclasses.asdict(self.settings):
-            raise ValueError(f"[resume] {path}: was trained with other settings: {state['settings']}")
+        now = dataclasses.asdict(self.settings) | {"data": self.videos.name}
+        before = state["settings"] | {"data": state.get("data")}
+        changed = [f"{name} {before.get(name)} (now {now.get(name)})" for name in sorted(before.keys() | now.keys())
+                   if before.get(name) != now.get(name)]
+        if changed:
+            raise ValueError(f"[resume] {path}: was trained with other settings: {', '.join(changed)}")
         set_state_dict(self.networks, self.optimizer, model_state_dict=state["networks"],
                        optim_state_dict=state["optimizer"], options=_WHOLE)
         self.step = state["step"]

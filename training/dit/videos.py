@@ -5,6 +5,7 @@ Both give a step's videos from (seed, step) alone, so that a resumed run sees wh
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,12 +23,10 @@ _CHOICES = 4  # generator key of which videos, and where in them
 FRAME_FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
 
-def seed_of(*key: int) -> int:
-    return int(np.random.Philox(key=list(key)).random_raw()) >> 1
-
-
 class Procedural:
     """The clips of training/clips.py: 16 frames of 64 x 64."""
+
+    name = "procedural clips"  # what a checkpoint was trained on
 
     def __init__(self, settings: Settings):
         wanted = (settings.frames, settings.height, settings.width)
@@ -41,7 +40,7 @@ class Procedural:
 
     def evaluation(self, count: int, key: int, device) -> tuple[list[str], Tensor]:
         """Videos that training never shows."""
-        return self._drawn(count, seed_of(EVALUATION_SEED, key), clips.EVALUATION, slice(None), device)
+        return self._drawn(count, clips.seed_of(EVALUATION_SEED, key), clips.EVALUATION, slice(None), device)
 
     def _drawn(self, count, seed, split, part, device):
         drawn = clips.draw(count, seed, split)
@@ -57,6 +56,8 @@ class Folder:
 
     def __init__(self, path: Path, settings: Settings, cache: Path):
         self.settings, self.cache = settings, cache
+        if not path.is_dir():
+            raise ValueError(f"[train] data: expected a folder of videos, got {path}")
         found = sorted(p for p in path.iterdir() if p.suffix != ".txt" and not p.name.startswith("."))
         cache.mkdir(parents=True, exist_ok=True)
         self.videos = {False: [], True: []}
@@ -67,12 +68,14 @@ class Folder:
             self.videos[True].append(self.videos[False].pop())
         if not self.videos[True] or not self.videos[False]:
             raise ValueError(f"[train] data: expected a folder of at least two videos, got {len(found)} in {path}")
+        contents = repr([(source.name, self._caption(source)) for source in found])
+        self.name = f"{len(found)} videos, {hashlib.sha256(contents.encode()).hexdigest()[:16]}"
 
     def training(self, count: int, key: int, part: slice, device) -> tuple[list[str], Tensor]:
         return self._drawn(False, count, key, part, device)
 
     def evaluation(self, count: int, key: int, device) -> tuple[list[str], Tensor]:
-        return self._drawn(True, count, seed_of(EVALUATION_SEED, key), slice(None), device)
+        return self._drawn(True, count, clips.seed_of(EVALUATION_SEED, key), slice(None), device)
 
     def _drawn(self, held_out, count, key, part, device):
         rng = np.random.Generator(np.random.Philox(key=[key, _CHOICES]))
@@ -88,6 +91,10 @@ class Folder:
         pixels = torch.stack(batch).to(device).permute(0, 4, 1, 2, 3)
         return captions, (pixels.float() / 127.5 - 1).contiguous()
 
+    @property
+    def captions(self) -> list[str]:
+        return [caption for held_out in (False, True) for _, caption in self.videos[held_out]]
+
     @staticmethod
     def _caption(source: Path) -> str:
         text = source.with_suffix(".txt")
@@ -101,7 +108,7 @@ class Folder:
             video = decode(source, s.height, s.width)
             if len(video) < s.frames:
                 raise ValueError(f"[train] data: expected at least {s.frames} frames, got {len(video)} in {source}")
-            partial = file.with_suffix(".partial")
+            partial = file.with_suffix(f".{os.getpid()}.partial")  # each process of torchrun decodes
             with partial.open("wb") as opened:
                 np.save(opened, video)
             partial.replace(file)

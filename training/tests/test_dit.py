@@ -3,6 +3,7 @@ import dataclasses
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from PIL import Image
 
 pytest.importorskip("diffusers")
 pytest.importorskip("vsa_torch")
-from training.dit import experiment, flops, train, videos  # noqa: E402
+from training.dit import experiment, flops, report, train, videos  # noqa: E402
 from training.dit.settings import Settings  # noqa: E402
 from training.dit.trainer import Trainer  # noqa: E402
 from training.tokenizer import Tokenizer  # noqa: E402
@@ -56,8 +57,12 @@ def test_a_resumed_run_takes_the_same_steps(tmp_path, attention):
 
 def test_other_settings_do_not_resume(tmp_path):
     trainer(seed=1).save(tmp_path / "checkpoint.pt")
-    with pytest.raises(ValueError, match="other settings"):
+    with pytest.raises(ValueError, match=r"other settings: seed 1 \(now 2\)$"):
         trainer(seed=2).load(tmp_path / "checkpoint.pt")
+    other = trainer(seed=1)
+    other.videos.name = "3 videos"
+    with pytest.raises(ValueError, match=r"other settings: data procedural clips \(now 3 videos\)$"):
+        other.load(tmp_path / "checkpoint.pt")
 
 
 @pytest.mark.parametrize("target, levels", [(0.9, 9), (0.6, 3), (0.7, 7), (0.875, 4), (0.3, 3), (0.95, 19)])
@@ -74,7 +79,9 @@ def test_T06_the_sparsity_reaches_its_target_exactly(target, levels):
 @pytest.mark.parametrize("change, message", [
     (dict(dense_steps=6, decay_steps=6), "reaches 0.75"), (dict(sparsity=1.0), "below 1"),
     (dict(patch=(3, 2, 2)), "divide"), (dict(attention="sparse"), "dense or vsa"), (dict(size="huge"), "size"),
-    (dict(decay_levels=0), "1 level")])
+    (dict(decay_levels=0), "1 level"), (dict(steps=0), "steps: expected at least 1"), (dict(seed=-1), "seed: expected"),
+    (dict(batch=0), "batch: expected"), (dict(patch=(0, 8, 8)), "patch: expected three edges"),
+    (dict(caption_dropout=10.0), "caption_dropout: expected a share")])
 def test_settings_that_make_no_sense_are_named(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(TINY, **change)
@@ -167,6 +174,64 @@ def test_the_command_writes_a_log_and_does_not_train_twice(tmp_path):
     assert again == lines
 
 
+def log_of(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_a_signal_stops_goes_on_to_the_bit(tmp_path, monkeypatch, number):
+    straight = train.run(command(tmp_path / "straight"))
+    step_of = Trainer.train_step
+
+    def interrupted(self):
+        result = step_of(self)
+        if self.step == 3:
+            os.kill(os.getpid(), number)
+        return result
+
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) as stopped:
+        patched.setattr(Trainer, "train_step", interrupted)
+        train.run(command(tmp_path))
+    assert stopped.value.code == 128 + number and signal.getsignal(number) == before
+    assert [entry.get("step") for entry in log_of(tmp_path)] == [None, 3]
+    assert train.run(command(tmp_path))["evaluation_loss"] == straight["evaluation_loss"]
+    assert [entry.get("step") for entry in log_of(tmp_path)] == [None, 3, 4, None]
+    states = [torch.load(folder / "run/checkpoint.pt", weights_only=True)["networks"]
+              for folder in (tmp_path, tmp_path / "straight")]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])
+
+
+def test_the_log_of_a_run_that_was_killed(tmp_path):
+    """Before its first checkpoint: it begins anew. Within a line: that line is dropped."""
+    (tmp_path / "run").mkdir()
+    log = tmp_path / "run/log.jsonl"
+    log.write_text('{"settings": {}}\n{"step": 2, "loss": 1.0}\n')
+    train.run(command(tmp_path))
+    lines = log.read_text().splitlines()
+    assert [json.loads(line).get("step") for line in lines] == [None, 4, None]
+    log.write_text("\n".join([*lines, '{"step": 6, "lo']))
+    train.run(command(tmp_path))
+    assert log.read_text().splitlines() == lines
+    log.write_text("\n".join([lines[0], '{"step":', *lines[1:]]))
+    with pytest.raises(ValueError, match="log.jsonl: expected json in line 2"):
+        train.run(command(tmp_path))
+
+
+def test_a_checkpoint_falls_on_a_line_of_the_log(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command(tmp_path, "--checkpoint-interval", "30")
+    assert "expected a multiple of 20, got 30" in capsys.readouterr().err
+
+
+def test_runs_of_other_settings_are_not_compared(tmp_path):
+    for name, batch in (("a", 2), ("b", 4)):
+        train.run(command(tmp_path / name, "--batch", str(batch)))
+        (tmp_path / name / "run").rename(tmp_path / f"run-{name}")
+    with pytest.raises(SystemExit, match="tiny: expected runs that differ in attention and seed alone, .* of batch"):
+        report.write(tmp_path)
+
+
 @pytest.fixture
 def video_folder(tmp_path):
     folder = tmp_path / "data"
@@ -182,7 +247,7 @@ def video_folder(tmp_path):
     return folder
 
 
-def test_a_folder_of_videos(video_folder, tmp_path):
+def test_a_folder_of_videos(video_folder, tmp_path, capsys):
     source = videos.Folder(video_folder, TINY, tmp_path / "cache")
     assert len(source.videos[True]) == 1 and len(source.videos[False]) == 3
     captions, pixels = source.training(8, 5, slice(2, 6), "cpu")
@@ -194,11 +259,18 @@ def test_a_folder_of_videos(video_folder, tmp_path):
     still = videos.decode(video_folder / "stills", 32, 32)
     assert still.shape == (17, 32, 32, 3) and (still[3] == (3, 0, 255)).all()
     assert train.run(command(tmp_path, "--data", str(video_folder)))["final_step"] == 4
+    assert "captions" not in capsys.readouterr().err
+    (video_folder / "0.txt").write_text("a caption of words that the grammar of the clips has never heard of")
+    with pytest.raises(ValueError, match="other settings: data 4 videos"):
+        train.run(command(tmp_path, "--data", str(video_folder)))
+    assert "1 of 4 captions are not told in full" in capsys.readouterr().err
 
 
 def test_folders_that_do_not_serve_are_named(video_folder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="at least 32 frames, got 18"):
         videos.Folder(video_folder, dataclasses.replace(TINY, frames=32), tmp_path / "cache")
+    with pytest.raises(ValueError, match="expected a folder of videos, got .*nowhere"):
+        videos.Folder(tmp_path / "nowhere", TINY, tmp_path / "cache")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="at least two videos, got 0"):
         videos.Folder(tmp_path / "empty", TINY, tmp_path / "cache")
