@@ -4,7 +4,7 @@
 //   dscores   dp = dout v^T; p = softmax; ds = scale p (dp - delta): scores become p, ds beside it
 //   products  dk = ds^T q and dv = p^T dout, summed over the heads of a group; dq = ds k
 //
-// The last two are products of 64 x 64 elements a thread block (tf32_product.h).
+// The last two are products of 64 x 64 elements a CTA (tf32_product.h).
 #include "src/cuda/coarse_backward.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/tf32_product.h"

@@ -16,7 +16,7 @@ constexpr int kInFlight = 2;  // tokens of a thread that are loaded before the f
 constexpr int kCtasOfSm = 5;  // with these three 115 us at [1,12,32768,128]; with others 117 to 211
 constexpr unsigned kAll = ~0U;
 
-/// What a thread block works on. grid: x tiles * heads, heads fastest; y batch
+/// What a CTA works on. grid: x tiles * heads, heads fastest; y batch
 struct Place {
   int tile, head;
   __device__ explicit Place(int num_heads)

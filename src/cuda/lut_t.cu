@@ -1,6 +1,6 @@
 // Transposes look-up tables: counts by kv tile, their prefix sums, then the lists.
 //
-// A thread block owns 32 kv tiles of a head. One lane has a row of the table and gathers which of
+// A CTA owns 32 kv tiles of a head. One lane has a row of the table and gathers which of
 // the 32 it keeps into a word of a bitmap; ballots turn 32 such words round, so that lane c sees
 // the rows that keep tile c, in their order.
 #include "src/cuda/launch.h"
@@ -10,7 +10,7 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kWarps = 16;
-constexpr int kColumns = 32;  // kv tiles of a thread block
+constexpr int kColumns = 32;  // kv tiles of a CTA
 constexpr int kWindow = 8;    // entries of a row that are loaded at a time
 constexpr int kScanThreads = 1024;
 constexpr unsigned kAll = ~0U;
@@ -23,12 +23,12 @@ struct LutTParams {
   int32_t* index;
 };
 
-/// The rows of the table that a warp reads, and the place of the thread block's kv tiles.
+/// The rows of the table that a warp reads, and the place of the CTA's kv tiles.
 struct Place {
   int64_t head;          // of B * H
   int32_t first_column;  // kv tile
   int32_t first_row, last_row;
-  uint32_t* words;  // of the thread block's kv tiles: [Nq]
+  uint32_t* words;  // of the CTA's kv tiles: [Nq]
 
   __device__ explicit Place(const LutTParams& p)
       : head(blockIdx.y), first_column(static_cast<int32_t>(blockIdx.x) * kColumns) {
@@ -116,7 +116,7 @@ __device__ __forceinline__ int64_t warp_scan(int64_t x) {
   return x;
 }
 
-/// One thread block: x[i] becomes x[0] + ... + x[i].
+/// One CTA: x[i] becomes x[0] + ... + x[i].
 __global__ void __launch_bounds__(kScanThreads) scan_kernel(int64_t* x, int64_t size) {
   __shared__ int64_t totals[kScanThreads / 32];
   const auto warp = threadIdx.x / 32;

@@ -1,4 +1,4 @@
-// Where the tokens of a tile lie, in their order, gathered by a thread block. Device-only.
+// Where the tokens of a tile lie, in their order, gathered by a CTA. Device-only.
 #pragma once
 
 #include "src/cuda/plan.h"

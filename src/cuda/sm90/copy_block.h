@@ -1,4 +1,5 @@
-// Blocks of tokens from the caller's layout into a tile of shared memory, through TMA. Device-only.
+// Blocks of tokens from the caller's layout into a buffer in shared memory, through TMA.
+// Device-only.
 #pragma once
 
 #include "src/cuda/block.h"
@@ -7,7 +8,7 @@
 
 namespace vsa::cuda::sm90 {
 
-/// A tile is kSlabs slabs of 64 elements by 64 rows (descriptor.h).
+/// A buffer is kSlabs slabs of 64 elements by 64 rows (descriptor.h).
 template <int kSlabs>
 struct BlockCopy {
   /// What a copy of the block adds to its barrier.
@@ -15,35 +16,35 @@ struct BlockCopy {
     return static_cast<uint32_t>(block.len() * kRowBytes * kSlabs);
   }
 
-  /// Starts copying the block's valid rows to rows `row` and following of `tile`: a cuboid in one
+  /// Starts copying the block's valid rows to rows `row` and following of `buffer`: a cuboid in one
   /// box, a run in boxes of powers of two, so that nothing beyond its end is read.
   __device__ __forceinline__ static void start(const BoxMaps& maps, const Block& block,
-                                               uint32_t tile, int32_t row, int32_t head,
+                                               uint32_t buffer, int32_t row, int32_t head,
                                                uint32_t barrier) {
-    tile += static_cast<uint32_t>(row * kRowBytes);
+    buffer += static_cast<uint32_t>(row * kRowBytes);
     if (block.len() == 0) return;
     if (block.kind() != Block::kRun) {
-      start_slabs(&maps.box[block.kind()], {0, block.w, block.h, block.f, head}, tile, barrier);
+      start_slabs(&maps.box[block.kind()], {0, block.w, block.h, block.f, head}, buffer, barrier);
       return;
     }
     int32_t w = block.w;
 #pragma unroll 1
     for (int i = 6; i >= 0; --i) {
       if ((block.len() >> i & 1) == 0) continue;
-      start_slabs(&maps.box[kRunBox + i], {0, w, 0, 0, head}, tile, barrier);
+      start_slabs(&maps.box[kRunBox + i], {0, w, 0, 0, head}, buffer, barrier);
       w += 1 << i;
-      tile += static_cast<uint32_t>(kRowBytes << i);
+      buffer += static_cast<uint32_t>(kRowBytes << i);
     }
   }
 
   /// Zeroes the rows that `bits` does not name. A warp together.
-  __device__ __forceinline__ static void zero_other_rows(uint32_t tile, uint64_t bits) {
+  __device__ __forceinline__ static void zero_other_rows(uint32_t buffer, uint64_t bits) {
     for (uint32_t row = threadIdx.x % 32; row < kBlockTokens; row += 32) {
       if ((bits >> row & 1U) != 0) continue;
 #pragma unroll
       for (int slab = 0; slab < kSlabs; ++slab) {
         for (uint32_t piece = 0; piece < kRowBytes; piece += 16) {
-          store_zero16(tile + slab * kSlabBytes + row * kRowBytes + piece);
+          store_zero16(buffer + slab * kSlabBytes + row * kRowBytes + piece);
         }
       }
     }

@@ -41,8 +41,8 @@ struct Descriptor {
 
 /// B = K^T: columns are the 64 rows of K, products run along its 64-element slabs. The leading
 /// offset is not used with this swizzle (16 products are 32 of the 128 bytes).
-VSA_HOST_DEVICE constexpr uint64_t k_descriptor(uint32_t tile) {
-  return make_descriptor(tile, 16, kGroupBytes);
+VSA_HOST_DEVICE constexpr uint64_t k_descriptor(uint32_t buffer) {
+  return make_descriptor(buffer, 16, kGroupBytes);
 }
 /// From one group of 16 products to the next: 32 bytes, after four of them the next slab.
 VSA_HOST_DEVICE constexpr uint64_t k_advance(int step) {
@@ -51,8 +51,8 @@ VSA_HOST_DEVICE constexpr uint64_t k_advance(int step) {
 
 /// B = V: columns are the elements of V's rows, in slabs of 64 (leading offset: the next slab);
 /// products run along its rows in groups of 8 (stride offset: the next 8 rows).
-VSA_HOST_DEVICE constexpr uint64_t v_descriptor(uint32_t tile) {
-  return make_descriptor(tile, kSlabBytes, kGroupBytes);
+VSA_HOST_DEVICE constexpr uint64_t v_descriptor(uint32_t buffer) {
+  return make_descriptor(buffer, kSlabBytes, kGroupBytes);
 }
 /// From one group of 16 products to the next: 16 rows.
 VSA_HOST_DEVICE constexpr uint64_t v_advance(int step) {

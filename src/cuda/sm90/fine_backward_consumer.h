@@ -27,11 +27,11 @@ __device__ __forceinline__ void pack_operand(const float (&x)[kPairs], uint32_t 
   }
 }
 
-/// Starts x += a b, b the rows of a tile.
+/// Starts x += a b, b the rows of a buffer.
 template <class T, int kCount>
 __device__ __forceinline__ void start_sum(float (&x)[kCount], const uint32_t (&a)[kRowSteps][4],
-                                          uint32_t tile) {
-  const Descriptor b(v_descriptor(uniform(tile)));
+                                          uint32_t buffer) {
+  const Descriptor b(v_descriptor(uniform(buffer)));
   pin(x);
   wgmma_fence();
 #pragma unroll

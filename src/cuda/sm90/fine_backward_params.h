@@ -64,14 +64,14 @@ struct alignas(16) BackwardStep {
 template <int kHeadDim>
 struct BackwardSmem {
   static constexpr int kSlabs = kHeadDim / kSlabElements;
-  static constexpr int kTileBytes = kSlabs * kSlabBytes;
+  static constexpr int kBufferBytes = kSlabs * kSlabBytes;
   static constexpr uint32_t kFirstStages = kHeadDim == 128 ? 3 : 6;
   static constexpr uint32_t kSecondStages = kHeadDim == 128 ? 2 : 5;
 
-  struct Tiles {
-    uint8_t own[2][kTileBytes];
-    uint8_t first[kFirstStages][kTileBytes];
-    uint8_t second[kSecondStages][kTileBytes];
+  struct Buffers {
+    uint8_t own[2][kBufferBytes];
+    uint8_t first[kFirstStages][kBufferBytes];
+    uint8_t second[kSecondStages][kBufferBytes];
   };
   struct State {
     float minus_lse_log2[kFirstStages][kBlockTokens];  // of queries that stream
@@ -84,7 +84,7 @@ struct BackwardSmem {
     uint64_t full_second[kSecondStages], empty_second[kSecondStages];
   };
 
-  Tiles tiles[2];
+  Buffers buffers[2];
   State state[2];
 
   static constexpr int kAlignment = 1024;

@@ -26,7 +26,7 @@ class BackwardProducer {
       : p_(params),
         own_(kOwnsKeys ? params.kv : params.q),
         other_(kOwnsKeys ? params.q : params.kv),
-        t_(smem.tiles[half]),
+        buffers_(smem.buffers[half]),
         s_(smem.state[half]),
         lane_(threadIdx.x % 32),
         item_(static_cast<int32_t>(blockIdx.x + half * gridDim.x)) {}
@@ -66,7 +66,7 @@ class BackwardProducer {
       barrier_expect(full, 2 * Copy::bytes(block));
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        Copy::start(own_.maps[i], block, smem_address(t_.own[i]), 0,
+        Copy::start(own_.maps[i], block, smem_address(buffers_.own[i]), 0,
                     b * own_.step[i].batch + h * own_.step[i].head, full);
       }
     }
@@ -144,7 +144,7 @@ class BackwardProducer {
       }
       barrier_wait(smem_address(&s_.empty_first[first_.idx()]), first_.parity() ^ 1);
     }
-    copy<0>(block, idx, row, t_.first[first_.idx()], s_.minus_lse_log2[first_.idx()],
+    copy<0>(block, idx, row, buffers_.first[first_.idx()], s_.minus_lse_log2[first_.idx()],
             s_.full_first[first_.idx()]);
     if (lane_ == 0) {
       uint64_t& bits = s_.step[first_.idx()].row_bits;
@@ -153,7 +153,7 @@ class BackwardProducer {
     if (opens_step) {
       barrier_wait(smem_address(&s_.empty_second[second_.idx()]), second_.parity() ^ 1);
     }
-    copy<1>(block, idx, row, t_.second[second_.idx()], s_.delta[second_.idx()],
+    copy<1>(block, idx, row, buffers_.second[second_.idx()], s_.delta[second_.idx()],
             s_.full_second[second_.idx()]);
     __syncwarp();
   }
@@ -161,7 +161,7 @@ class BackwardProducer {
   /// One of the two tensors of a block, and what belongs to its queries.
   template <int kWhich>
   __device__ __forceinline__ void copy(const Block& block, int32_t idx, int32_t row,
-                                       const uint8_t (&tile)[Smem::kTileBytes],
+                                       const uint8_t (&buffer)[Smem::kBufferBytes],
                                        float (&statistics)[kBlockTokens], uint64_t& full) const {
     if (lane_ != 0) return;
     // Rows without a token: the first block of a step sets them all, before any copy. By the lane
@@ -180,7 +180,7 @@ class BackwardProducer {
     const HeadStep& step = other_.step[kWhich];
     const int32_t head =
         other_head_ / other_.num_heads * step.batch + other_head_ % other_.num_heads * step.head;
-    Copy::start(other_.maps[kWhich], block, smem_address(tile), row, head, smem_address(&full));
+    Copy::start(other_.maps[kWhich], block, smem_address(buffer), row, head, smem_address(&full));
     if constexpr (kOwnsKeys) {
       const int64_t block_idx = int64_t{other_head_} * other_.plan.num_blocks() + idx;
       const QueryStatistics& from = p_.statistics[block_idx];
@@ -193,8 +193,8 @@ class BackwardProducer {
     const uint64_t bits = s_.step[first_.idx()].row_bits;
     if (bits != ~uint64_t{0}) {
       // Their probabilities are 0, but 0 * NaN is NaN, and what lies there is old.
-      Copy::zero_other_rows(smem_address(t_.first[first_.idx()]), bits);
-      Copy::zero_other_rows(smem_address(t_.second[second_.idx()]), bits);
+      Copy::zero_other_rows(smem_address(buffers_.first[first_.idx()]), bits);
+      Copy::zero_other_rows(smem_address(buffers_.second[second_.idx()]), bits);
     }
     if (lane_ == 0) {
       s_.step[first_.idx()].is_last = is_last ? 1U : 0U;
@@ -213,7 +213,7 @@ class BackwardProducer {
 
   const FineBackwardParams& p_;
   const BackwardSide &own_, &other_;
-  typename Smem::Tiles& t_;
+  typename Smem::Buffers& buffers_;
   typename Smem::State& s_;
   const uint32_t lane_;
   int32_t item_;

@@ -1,8 +1,8 @@
 // A consumer of the fine kernel: a warpgroup that holds 64 query rows in registers and passes over
-// their keys, two slots (128 keys) a step. Device-only.
+// their keys, two slots (128 keys) at a time. Device-only.
 //
-// Two slots a step, because what a step costs besides products and exponentials (maxima across
-// lanes, barriers, waits) takes as long for one.
+// Two, because what comes with every turn besides products and exponentials (maxima across lanes,
+// barriers, waits) takes as long for one.
 // Registers of a thread at head_dim 128: q 32, scores 64, probabilities 32, out 64, state 4.
 #pragma once
 
@@ -28,7 +28,7 @@ class Consumer {
         s_(smem),
         half_(opaque(half)),
         barriers_(smem_address(&smem.full_k[0][0])),
-        tiles_(uniform(smem_address(&smem))) {}
+        buffers_(uniform(smem_address(&smem))) {}
 
   __device__ __forceinline__ void run() {
     write_note({}, 0);
@@ -62,14 +62,15 @@ class Consumer {
   }
 
  private:
-  /// The A operand of all products with q, from its swizzled tile.
+  /// The A operand of all products with q, from its swizzled buffer.
   __device__ __forceinline__ void load_q(uint32_t (&q)[kSteps][4]) const {
-    const uint32_t tile = smem_address(s_.q[half_]);
+    const uint32_t buffer = smem_address(s_.q[half_]);
     const uint32_t row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 16;
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
       const uint32_t piece = static_cast<uint32_t>(i % 4 * 2) + threadIdx.x % 32 / 16;
-      load_matrices(q[i], tile + static_cast<uint32_t>(i / 4 * kSlabBytes) + swizzled(row, piece));
+      load_matrices(q[i],
+                    buffer + static_cast<uint32_t>(i / 4 * kSlabBytes) + swizzled(row, piece));
 #pragma unroll
       for (int j = 0; j < 4; ++j) q[i][j] ^= p_.q_sign;
     }
@@ -144,7 +145,7 @@ class Consumer {
   /// Starts scores = q k for the keys of a slot.
   __device__ __forceinline__ void start_scores(const Slot& slot, const uint32_t (&q)[kSteps][4],
                                                float (&scores)[kScores]) const {
-    const Descriptor k(k_descriptor(tiles_ + kTileK + slot.number() * Smem::kTileBytes));
+    const Descriptor k(k_descriptor(buffers_ + kBufferK + slot.number() * Smem::kBufferBytes));
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
       wgmma<T, 0>(scores, q[j], k.advanced(k_advance(j)), j > 0 ? 1 : 0);
@@ -159,7 +160,8 @@ class Consumer {
                                             float (&out)[kHeadDim / 2]) const {
 #pragma unroll
     for (int c = 0; c < kCount; ++c) {
-      const Descriptor v(v_descriptor(tiles_ + kTileV + slots[c].number() * Smem::kTileBytes));
+      const Descriptor v(
+          v_descriptor(buffers_ + kBufferV + slots[c].number() * Smem::kBufferBytes));
 #pragma unroll
       for (int j = 0; j < kKeySteps; ++j) {
         wgmma<T, 1>(out, p[c][j], v.advanced(v_advance(j)), 1);
@@ -224,16 +226,16 @@ class Consumer {
     pack_probabilities<T>(scores[1], p[1]);
 
     Slots next = take<2>(rings, i, num_common);  // beyond the end nobody looks
-    // Most steps have full slots, which come first in each list.
+    // Most slots have a token in every row; they come first in each list.
     while (true) {
 #pragma unroll 1
       for (; i <= num_slots;
-           step<false>(next, now, q, scores, p, out, softmax, rings, i, num_common)) {
+           turn<false>(next, now, q, scores, p, out, softmax, rings, i, num_common)) {
         wait_full<2, 2>(next, now);
         if (!all_rows_full<2>(next)) break;
       }
       if (i > num_slots) break;
-      step<true>(next, now, q, scores, p, out, softmax, rings, i, num_common);
+      turn<true>(next, now, q, scores, p, out, softmax, rings, i, num_common);
     }
     wait_full<0, 2>(now, now);
     pin(out);
@@ -247,7 +249,7 @@ class Consumer {
   ///   tensor cores  | q k (0)   | q k (1)          | p v                |
   ///   this warp     | issue, wait | maxima (0), issue | exp (0), maxima (1), wait | exp (1), pack
   template <bool kMasked>
-  __device__ __forceinline__ void step(Slots& next, Slots& now, const uint32_t (&q)[kSteps][4],
+  __device__ __forceinline__ void turn(Slots& next, Slots& now, const uint32_t (&q)[kSteps][4],
                                        float (&scores)[2][kScores], uint32_t (&p)[2][kKeySteps][4],
                                        float (&out)[kHeadDim / 2], SoftmaxState& softmax,
                                        Rings& rings, int32_t& i, int32_t num_common) const {
@@ -303,19 +305,19 @@ class Consumer {
     finish_out(slot, p, out);
   }
 
-  // In shared memory, from barriers_ and tiles_ on.
+  // In shared memory, from barriers_ and buffers_ on.
   static constexpr uint32_t kFullK = 0;
   static constexpr uint32_t kFullV = offsetof(Smem, full_v) - offsetof(Smem, full_k);
   static constexpr uint32_t kEmptyK = offsetof(Smem, empty_k) - offsetof(Smem, full_k);
   static constexpr uint32_t kEmptyV = offsetof(Smem, empty_v) - offsetof(Smem, full_k);
   static constexpr uint32_t kRowBits = offsetof(Smem, row_bits) - offsetof(Smem, full_k);
-  static constexpr uint32_t kTileK = offsetof(Smem, k);
-  static constexpr uint32_t kTileV = offsetof(Smem, v);
+  static constexpr uint32_t kBufferK = offsetof(Smem, k);
+  static constexpr uint32_t kBufferV = offsetof(Smem, v);
 
   const FineParams& p_;
   Smem& s_;
   const int half_;
-  const uint32_t barriers_, tiles_;
+  const uint32_t barriers_, buffers_;
 };
 
 }  // namespace vsa::cuda::sm90

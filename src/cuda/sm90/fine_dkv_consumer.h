@@ -21,7 +21,7 @@ class DkvConsumer {
 
   __device__ __forceinline__ DkvConsumer(const FineBackwardParams& params, Smem& smem,
                                          uint32_t half)
-      : p_(params), t_(smem.tiles[half]), s_(smem.state[half]), lane_(threadIdx.x % 32) {}
+      : p_(params), buffers_(smem.buffers[half]), s_(smem.state[half]), lane_(threadIdx.x % 32) {}
 
   __device__ __forceinline__ void run() {
     for (uint32_t parity = 0;; parity ^= 1) {
@@ -45,11 +45,11 @@ class DkvConsumer {
   /// left.
   static constexpr float kPFactor = std::is_same_v<T, __half> ? 0x1p15F : 1.0F;
 
-  /// Starts x = a b^T over head_dim, both tiles.
-  __device__ __forceinline__ static void start_product(float (&x)[kPairs], uint32_t a_tile,
-                                                       uint32_t b_tile) {
-    const Descriptor a(k_descriptor(uniform(a_tile)));
-    const Descriptor b(k_descriptor(uniform(b_tile)));
+  /// Starts x = a b^T over head_dim, both in buffers.
+  __device__ __forceinline__ static void start_product(float (&x)[kPairs], uint32_t a_buffer,
+                                                       uint32_t b_buffer) {
+    const Descriptor a(k_descriptor(uniform(a_buffer)));
+    const Descriptor b(k_descriptor(uniform(b_buffer)));
     wgmma_fence();
     wgmma_shared_first<T>(x, a.advanced(0), b.advanced(0));
 #pragma unroll
@@ -62,11 +62,11 @@ class DkvConsumer {
 
   __device__ __forceinline__ void start_s(float (&s)[kPairs]) {
     barrier_wait(smem_address(&s_.full_first[first_.idx()]), first_.parity());
-    start_product(s, smem_address(t_.own[0]), smem_address(t_.first[first_.idx()]));
+    start_product(s, smem_address(buffers_.own[0]), smem_address(buffers_.first[first_.idx()]));
   }
   __device__ __forceinline__ void start_dp(float (&dp)[kPairs]) {
     barrier_wait(smem_address(&s_.full_second[second_.idx()]), second_.parity());
-    start_product(dp, smem_address(t_.own[1]), smem_address(t_.second[second_.idx()]));
+    start_product(dp, smem_address(buffers_.own[1]), smem_address(buffers_.second[second_.idx()]));
   }
 
   /// Columns 8 j + 2 (lane % 4) and the next of a row of 64.
@@ -115,7 +115,7 @@ class DkvConsumer {
     while (true) {
       make_p(s);
       pack_operand<T>(s, p, kPFactor);
-      start_sum<T>(dv, p, smem_address(t_.second[second_.idx()]));
+      start_sum<T>(dv, p, smem_address(buffers_.second[second_.idx()]));
       wgmma_wait<1>();  // dp(i), and dk(i - 1)
       pin(dp);
       pin(ds);
@@ -134,13 +134,13 @@ class DkvConsumer {
       second_.advance();
       if (is_last) break;
       start_s(s);
-      start_sum<T>(dk, ds, smem_address(t_.first[before]));
+      start_sum<T>(dk, ds, smem_address(buffers_.first[before]));
       start_dp(dp);
       is_last = uniform(s_.step[first_.idx()].is_last) != 0;
       wgmma_wait<2>();  // s(i + 1)
       pin(s);
     }
-    start_sum<T>(dk, ds, smem_address(t_.first[before]));
+    start_sum<T>(dk, ds, smem_address(buffers_.first[before]));
     wgmma_wait<0>();
     pin(ds);
     pin(dk);
@@ -164,7 +164,7 @@ class DkvConsumer {
   }
 
   const FineBackwardParams& p_;
-  typename Smem::Tiles& t_;
+  typename Smem::Buffers& buffers_;
   typename Smem::State& s_;
   const uint32_t lane_;
   RingSlot<Smem::kFirstStages> first_;

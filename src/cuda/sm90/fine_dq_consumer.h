@@ -21,7 +21,7 @@ class DqConsumer {
   static constexpr int kSteps = kHeadDim / 16;
 
   __device__ __forceinline__ DqConsumer(const FineBackwardParams& params, Smem& smem, uint32_t half)
-      : p_(params), t_(smem.tiles[half]), s_(smem.state[half]), lane_(threadIdx.x % 32) {}
+      : p_(params), buffers_(smem.buffers[half]), s_(smem.state[half]), lane_(threadIdx.x % 32) {}
 
   __device__ __forceinline__ void run() {
     for (uint32_t parity = 0;; parity ^= 1) {
@@ -32,8 +32,8 @@ class DqConsumer {
       if (item.has_steps != 0) {
         load_statistics(item);
         uint32_t q[kSteps][4], dout[kSteps][4];
-        load_operand(smem_address(t_.own[0]), q);
-        load_operand(smem_address(t_.own[1]), dout);
+        load_operand(smem_address(buffers_.own[0]), q);
+        load_operand(smem_address(buffers_.own[1]), dout);
         release(s_.empty_own);
         accumulate(q, dout, dq);
       } else {
@@ -44,12 +44,13 @@ class DqConsumer {
   }
 
  private:
-  __device__ __forceinline__ void load_operand(uint32_t tile, uint32_t (&to)[kSteps][4]) const {
+  __device__ __forceinline__ void load_operand(uint32_t buffer, uint32_t (&to)[kSteps][4]) const {
     const uint32_t row = threadIdx.x / 32 % 4 * 16 + lane_ % 16;
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
       const uint32_t piece = static_cast<uint32_t>(i % 4 * 2) + lane_ / 16;
-      load_matrices(to[i], tile + static_cast<uint32_t>(i / 4 * kSlabBytes) + swizzled(row, piece));
+      load_matrices(to[i],
+                    buffer + static_cast<uint32_t>(i / 4 * kSlabBytes) + swizzled(row, piece));
     }
   }
 
@@ -66,8 +67,8 @@ class DqConsumer {
   /// Starts x = a b^T over head_dim.
   __device__ __forceinline__ static void start_product(float (&x)[kPairs],
                                                        const uint32_t (&a)[kSteps][4],
-                                                       uint32_t tile) {
-    const Descriptor b(k_descriptor(uniform(tile)));
+                                                       uint32_t buffer) {
+    const Descriptor b(k_descriptor(uniform(buffer)));
     wgmma_fence();
     wgmma_first<T>(x, a[0], b.advanced(0));
 #pragma unroll
@@ -78,11 +79,11 @@ class DqConsumer {
 
   __device__ __forceinline__ void start_s(const uint32_t (&q)[kSteps][4], float (&s)[kPairs]) {
     barrier_wait(smem_address(&s_.full_first[first_.idx()]), first_.parity());
-    start_product(s, q, smem_address(t_.first[first_.idx()]));
+    start_product(s, q, smem_address(buffers_.first[first_.idx()]));
   }
   __device__ __forceinline__ void start_dp(const uint32_t (&dout)[kSteps][4], float (&dp)[kPairs]) {
     barrier_wait(smem_address(&s_.full_second[second_.idx()]), second_.parity());
-    start_product(dp, dout, smem_address(t_.second[second_.idx()]));
+    start_product(dp, dout, smem_address(buffers_.second[second_.idx()]));
   }
 
   /// s becomes p, 0 at keys that are no token.
@@ -138,7 +139,7 @@ class DqConsumer {
 #pragma unroll 1
     while (!is_last) {
       start_s(q, s);
-      start_sum<T>(dq, ds, smem_address(t_.first[before]));
+      start_sum<T>(dq, ds, smem_address(buffers_.first[before]));
       start_dp(dout, dp);
       const uint32_t now = first_.idx();
       is_last = uniform(s_.step[now].is_last) != 0;
@@ -150,7 +151,7 @@ class DqConsumer {
       });
       before = now;
     }
-    start_sum<T>(dq, ds, smem_address(t_.first[before]));
+    start_sum<T>(dq, ds, smem_address(buffers_.first[before]));
     wgmma_wait<0>();
     pin(ds);
     pin(dq);
@@ -172,7 +173,7 @@ class DqConsumer {
   }
 
   const FineBackwardParams& p_;
-  typename Smem::Tiles& t_;
+  typename Smem::Buffers& buffers_;
   typename Smem::State& s_;
   const uint32_t lane_;
   float minus_lse_log2_[2] = {}, delta_[2] = {};

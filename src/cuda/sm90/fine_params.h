@@ -67,12 +67,12 @@ struct alignas(16) ItemHalf {
 template <int kHeadDim>
 struct FineSmem {
   static constexpr int kSlabs = kHeadDim / kSlabElements;
-  static constexpr int kTileBytes = kSlabs * kSlabBytes;
+  static constexpr int kBufferBytes = kSlabs * kSlabBytes;
   static constexpr int kStages = kHeadDim == 128 ? 3 : 6;  // of each of two rings
 
-  uint8_t q[2][kTileBytes];
-  uint8_t k[2][kStages][kTileBytes];
-  uint8_t v[2][kStages][kTileBytes];
+  uint8_t q[2][kBufferBytes];
+  uint8_t k[2][kStages][kBufferBytes];
+  uint8_t v[2][kStages][kBufferBytes];
   uint32_t notes[3 * kWarpsPerConsumer];  // a consuming warp's to itself
   uint64_t row_bits[2][kStages];          // rows of the slot that hold tokens
   ItemHalf item[2][2];                    // of even and odd items, one for each consumer

@@ -24,7 +24,7 @@ class Producer {
         s_(smem),
         lane_(threadIdx.x % 32),
         ring_(ring),
-        tiles_(smem_address(kValues ? smem.v[ring] : smem.k[ring])),
+        buffers_(smem_address(kValues ? smem.v[ring] : smem.k[ring])),
         full_(smem_address(kValues ? smem.full_v[ring] : smem.full_k[ring])),
         empty_(smem_address(kValues ? smem.empty_v[ring] : smem.empty_k[ring])) {}
 
@@ -128,15 +128,15 @@ class Producer {
   __device__ __forceinline__ void load(uint32_t entry, const Block& block, bool exclusive) {
     const uint32_t full = full_ + slot_ * 8;
     const uint32_t empty = empty_ + slot_ * 8;
-    const uint32_t tile = tiles_ + slot_ * Smem::kTileBytes;
+    const uint32_t buffer = buffers_ + slot_ * Smem::kBufferBytes;
     if (bits_ == 0) barrier_wait(empty, parity_ ^ 1);
     const int32_t row = ScheduleEntry::row(entry);
     bits_ |= row_bits(row, block.len());
     const bool is_last = (entry & ScheduleEntry::kLast) != 0;
-    if (is_last && kValues && bits_ != ~uint64_t{0}) zero_other_rows(tile, bits_);
+    if (is_last && kValues && bits_ != ~uint64_t{0}) zero_other_rows(buffer, bits_);
     if (lane_ == 0) {
       barrier_expect(full, copied_bytes(block));
-      copy_block(kValues ? p_.v : p_.k, block, tile, row, head_, full);
+      copy_block(kValues ? p_.v : p_.k, block, buffer, row, head_, full);
       if (is_last) {
         if (!kValues) s_.row_bits[ring_][slot_] = bits_;
         if (exclusive) barrier_arrive(empty, kWarpsPerConsumer);
@@ -156,8 +156,8 @@ class Producer {
     return static_cast<uint32_t>(block.len() * kRowBytes * Smem::kSlabs);
   }
 
-  /// Copies the block's valid rows to rows `row` and following of the tile at `to`: a cuboid in one
-  /// box, a run in boxes of powers of two, so that nothing beyond its end is read.
+  /// Copies the block's valid rows to rows `row` and following of the buffer at `to`: a cuboid in
+  /// one box, a run in boxes of powers of two, so that nothing beyond its end is read.
   __device__ __forceinline__ static void copy_block(const BoxMaps& maps, const Block& block,
                                                     uint32_t to, int32_t row, int32_t head,
                                                     uint32_t full) {
@@ -187,13 +187,13 @@ class Producer {
   }
 
   /// Probabilities of rows without a token are 0, but 0 * NaN is NaN, and what lies there is old.
-  __device__ __forceinline__ void zero_other_rows(uint32_t tile, uint64_t bits) const {
+  __device__ __forceinline__ void zero_other_rows(uint32_t buffer, uint64_t bits) const {
     for (uint32_t row = lane_; row < kBlockTokens; row += 32) {
       if ((bits >> row & 1U) != 0) continue;
 #pragma unroll
       for (int slab = 0; slab < Smem::kSlabs; ++slab) {
         for (uint32_t piece = 0; piece < kRowBytes; piece += 16) {
-          store_zero16(tile + slab * kSlabBytes + row * kRowBytes + piece);
+          store_zero16(buffer + slab * kSlabBytes + row * kRowBytes + piece);
         }
       }
     }
@@ -204,7 +204,7 @@ class Producer {
   const FineParams& p_;
   Smem& s_;
   const uint32_t lane_, ring_;
-  const uint32_t tiles_, full_, empty_;  // in shared memory, of slot 0
+  const uint32_t buffers_, full_, empty_;  // in shared memory, of slot 0
   int32_t head_ = 0;
   uint32_t slot_ = 0, parity_ = 0;
   uint64_t bits_ = 0;  // rows of the slot that hold a token; 0: no step is begun

@@ -1,4 +1,4 @@
-// The online softmax of 64 query rows over steps of 64 keys, in the registers of wgmma.
+// The online softmax of 64 query rows over slots of 64 keys, in the registers of wgmma.
 // Device-only.
 //
 // A thread holds of two rows (lane / 4 and lane / 4 + 8 of its warp's 16) the columns 8 j + 2
@@ -10,7 +10,7 @@
 
 namespace vsa::cuda::sm90 {
 
-inline constexpr int kScores = kBlockTokens / 2;  // a thread's scores of a step
+inline constexpr int kScores = kBlockTokens / 2;  // a thread's scores of a slot
 inline constexpr float kMinusInfinity = -__builtin_huge_valf();
 
 /// Scores of rows of the slot that hold no token become -inf.
@@ -91,7 +91,7 @@ struct SoftmaxState {
     }
   }
 
-  /// Sums over all columns, after the last step.
+  /// Sums over all columns, after the last slot.
   __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {

@@ -1,6 +1,6 @@
-// The path of a tile from the caller's memory to what wgmma reads, on the host: a model of the copy
-// engine and of the matrix descriptors, written from the manual and sharing nothing with the kernel
-// but the numbers under test.
+// The path of a block from the caller's memory to what wgmma reads, on the host: a model of the
+// copy engine and of the matrix descriptors, written from the manual and sharing nothing with the
+// kernel but the numbers under test.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -158,48 +158,48 @@ TEST(BoxPlan, RefusesStridesThatTheCopyEngineCannotRead) {
   EXPECT_TRUE(plan_boxes({"fine", "q"}, t, plan).ok());
 }
 
-/// B = K^T: column n of the product is row n of the tile, product k its element 16 * step + k.
-TEST(Descriptor, KNamesRowsOfTheTile) {
-  for (const uint32_t tile : {0U, 16384U, 1024U * 7}) {
+/// B = K^T: column n of the product is row n of the buffer, product k its element 16 * step + k.
+TEST(Descriptor, KNamesRowsOfTheBuffer) {
+  for (const uint32_t buffer : {0U, 16384U, 1024U * 7}) {
     for (int step = 0; step < 8; ++step) {
-      const uint64_t descriptor = k_descriptor(tile) + k_advance(step);
+      const uint64_t descriptor = k_descriptor(buffer) + k_advance(step);
       for (uint32_t n = 0; n < 64; ++n) {
         for (uint32_t k = 0; k < 16; ++k) {
           const uint32_t d = static_cast<uint32_t>(step) * 16 + k;
           ASSERT_EQ(named_byte(descriptor, k, n),
-                    tile + d / 64 * kSlabBytes + swizzled(n, d % 64 / 8) + d % 8 * 2);
+                    buffer + d / 64 * kSlabBytes + swizzled(n, d % 64 / 8) + d % 8 * 2);
         }
       }
     }
   }
 }
 
-/// B = V: product k is row 16 * step + k of the tile, column n its element n.
-TEST(Descriptor, VNamesElementsOfTheTile) {
-  for (const uint32_t tile : {0U, 16384U, 1024U * 7}) {
+/// B = V: product k is row 16 * step + k of the buffer, column n its element n.
+TEST(Descriptor, VNamesElementsOfTheBuffer) {
+  for (const uint32_t buffer : {0U, 16384U, 1024U * 7}) {
     for (int step = 0; step < 4; ++step) {
-      const uint64_t descriptor = v_descriptor(tile) + v_advance(step);
+      const uint64_t descriptor = v_descriptor(buffer) + v_advance(step);
       for (uint32_t n = 0; n < 128; ++n) {
         for (uint32_t k = 0; k < 16; ++k) {
           const uint32_t row = static_cast<uint32_t>(step) * 16 + k;
           ASSERT_EQ(named_byte(descriptor, n, k),
-                    tile + n / 64 * kSlabBytes + swizzled(row, n % 64 / 8) + n % 8 * 2);
+                    buffer + n / 64 * kSlabBytes + swizzled(row, n % 64 / 8) + n % 8 * 2);
         }
       }
     }
   }
 }
 
-/// Advancing in the lower half alone is the same, wherever the tile lies.
+/// Advancing in the lower half alone is the same, wherever the buffer lies.
 TEST(Descriptor, AdvancesInItsLowerHalf) {
-  for (const uint32_t tile : {0U, 16384U, 0x38000U}) {
+  for (const uint32_t buffer : {0U, 16384U, 0x38000U}) {
     for (int step = 0; step < 8; ++step) {
-      EXPECT_EQ(Descriptor(k_descriptor(tile)).advanced(k_advance(step)),
-                k_descriptor(tile) + k_advance(step));
+      EXPECT_EQ(Descriptor(k_descriptor(buffer)).advanced(k_advance(step)),
+                k_descriptor(buffer) + k_advance(step));
     }
     for (int step = 0; step < 4; ++step) {
-      EXPECT_EQ(Descriptor(v_descriptor(tile)).advanced(v_advance(step)),
-                v_descriptor(tile) + v_advance(step));
+      EXPECT_EQ(Descriptor(v_descriptor(buffer)).advanced(v_advance(step)),
+                v_descriptor(buffer) + v_advance(step));
     }
   }
 }

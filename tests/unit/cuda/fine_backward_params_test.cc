@@ -17,11 +17,11 @@ TEST(RingSlot, TakesEveryStageInTurnAndFlipsTheParityAfterTheLast) {
 
 template <class Smem>
 void expect_divided() {
-  constexpr size_t kMost = 227 << 10;  // of a thread block
+  constexpr size_t kMost = 227 << 10;  // of a CTA
   EXPECT_LE(sizeof(Smem), kMost);
-  // The pattern of a swizzled tile starts at a multiple of 1 KiB; bulk copies need 16 bytes.
-  EXPECT_EQ(sizeof(typename Smem::Tiles) % 1024, 0U);
-  EXPECT_EQ(offsetof(Smem, tiles), 0U);
+  // The pattern of a swizzled buffer starts at a multiple of 1 KiB; bulk copies need 16 bytes.
+  EXPECT_EQ(sizeof(typename Smem::Buffers) % 1024, 0U);
+  EXPECT_EQ(offsetof(Smem, buffers), 0U);
   EXPECT_EQ(offsetof(Smem, state) % 16, 0U);
   EXPECT_EQ(sizeof(typename Smem::State) % 16, 0U);
   EXPECT_EQ(offsetof(typename Smem::State, minus_lse_log2) % 16, 0U);

@@ -110,8 +110,8 @@ struct Machine {
     Content content;
   };
 
-  /// As sm90/fine_consumer.h: a slot on its own if there is an odd number, then two a step; the
-  /// keys of a step are waited for together with the values of the one before.
+  /// As sm90/fine_consumer.h: a slot on its own if there is an odd number, then two at a time;
+  /// their keys are waited for together with the values of the two before.
   template <int kStages>
   Agent consumer(int half) {
     sm90::Rings<kStages> first;
