@@ -6,6 +6,7 @@
 //
 // The last two are products of 64 x 64 elements a CTA (tf32_product.h).
 #include "src/cuda/coarse_backward.h"
+#include "src/cuda/coarse_device.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/tf32_product.h"
 
@@ -13,18 +14,6 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kWarpsOfRows = 8;
-constexpr unsigned kAll = ~0U;
-constexpr float kMinusInfinity = -__builtin_huge_valf();
-constexpr float kLog2E = 1.4426950408889634F;
-
-struct HeadIdx {
-  int b, h, kv;
-};
-__device__ __forceinline__ HeadIdx head_of(const CoarseParams& p, unsigned idx) {
-  const int h = static_cast<int>(idx) % p.num_heads;
-  return {static_cast<int>(idx) / p.num_heads, h, h / p.group_size};
-}
-
 template <class AnyRows>
 __device__ __forceinline__ auto* at(const AnyRows& rows, int b, int h, int64_t row) {
   using Element = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(rows.data)>>,
@@ -45,9 +34,9 @@ __global__ void __launch_bounds__(kWarpsOfRows * 32)
   float* scores = at(f.scores, head.b, head.h, row);
   float most = kMinusInfinity;
   for (int j = lane; j < f.num_kv_tiles; j += 32) most = fmaxf(most, scores[j]);
-  for (int mask = 16; mask > 0; mask /= 2) most = fmaxf(most, __shfl_xor_sync(kAll, most, mask));
-  // Without a finite score there is nothing to subtract: exp2(-inf) is the right 0.
-  if (most == kMinusInfinity) most = 0.0F;
+  for (int mask = 16; mask > 0; mask /= 2)
+    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, mask));
+  most = subtracted(most);
   float sum = 0.0F;
   for (int j = lane; j < f.num_kv_tiles; j += 32) sum += exp2f((scores[j] - most) * kLog2E);
   const float* dout = at(p.dout, head.b, head.h, row);
@@ -55,8 +44,8 @@ __global__ void __launch_bounds__(kWarpsOfRows * 32)
   float delta = 0.0F;
   for (int d = lane; d < f.head_dim; d += 32) delta = fmaf(dout[d], out[d], delta);
   for (int mask = 16; mask > 0; mask /= 2) {
-    sum += __shfl_xor_sync(kAll, sum, mask);
-    delta += __shfl_xor_sync(kAll, delta, mask);
+    sum += __shfl_xor_sync(kAllLanes, sum, mask);
+    delta += __shfl_xor_sync(kAllLanes, delta, mask);
   }
   // What follows the row up to a multiple of 16 bytes is read and written with it.
   const int end = (f.num_kv_tiles + 3) / 4 * 4;
@@ -69,7 +58,7 @@ __global__ void __launch_bounds__(kWarpsOfRows * 32)
 
 // --- products ------------------------------------------------------------------------------------
 
-constexpr int kTile = Tf32Product::kTile;
+constexpr int kEdge = Tf32Product::kEdge;
 constexpr int kThreads = Tf32Product::kThreads;
 constexpr int kCtasOfSm = 5;
 
@@ -79,8 +68,8 @@ __global__ void __launch_bounds__(kThreads, kCtasOfSm)
   __shared__ Tf32Product::Smem smem;
   const CoarseParams& f = p.forward;
   const HeadIdx head = head_of(f, blockIdx.z);
-  const int i0 = static_cast<int>(blockIdx.y) * kTile;
-  const int j0 = static_cast<int>(blockIdx.x) * kTile;
+  const int i0 = static_cast<int>(blockIdx.y) * kEdge;
+  const int j0 = static_cast<int>(blockIdx.x) * kEdge;
   Tf32Product dp(smem);
   dp.add<true, true>({at(p.dout, head.b, head.h, i0), p.dout.seq, 1, f.num_q_tiles - i0},
                      {at(f.v, head.b, head.kv, j0), f.v.seq, 1, f.num_kv_tiles - j0}, f.head_dim);
@@ -100,8 +89,8 @@ __global__ void __launch_bounds__(kThreads, kCtasOfSm)
   });
 }
 
-/// Stores the tile whose first element is `to`, of a gradient that ends after `rows` rows.
-__device__ __forceinline__ void store_tile(const Tf32Product& sum, float* to, int64_t stride,
+/// Stores 64 x 64 elements, the first of them at `to`, of a gradient that ends after `rows` rows.
+__device__ __forceinline__ void store_part(const Tf32Product& sum, float* to, int64_t stride,
                                            int rows) {
   sum.for_each_pair([&](int row, int column, const float2& x) {
     if (row >= rows) return;
@@ -110,22 +99,23 @@ __device__ __forceinline__ void store_tile(const Tf32Product& sum, float* to, in
   });
 }
 
-/// grid: x tiles of dk, dv, dq; y head_dim / 64; z batch * heads, of which dk and dv need those of
+/// grid: x 64 rows of dk, dv, dq; y head_dim / 64; z batch * heads, of which dk and dv need those
+/// of
 /// k
 __global__ void __launch_bounds__(kThreads, kCtasOfSm)
     coarse_products_kernel(const __grid_constant__ CoarseBackwardParams p) {
   __shared__ Tf32Product::Smem smem;
   const CoarseParams& f = p.forward;
-  const int kv_blocks = (f.num_kv_tiles + kTile - 1) / kTile;
-  const int d0 = static_cast<int>(blockIdx.y) * kTile;
+  const int kv_blocks = (f.num_kv_tiles + kEdge - 1) / kEdge;
+  const int d0 = static_cast<int>(blockIdx.y) * kEdge;
   const auto block = static_cast<int>(blockIdx.x);
   Tf32Product sum(smem);
   if (block >= 2 * kv_blocks) {
     const HeadIdx head = head_of(f, blockIdx.z);
-    const int i0 = (block - 2 * kv_blocks) * kTile;
+    const int i0 = (block - 2 * kv_blocks) * kEdge;
     sum.add<true, false>({at(p.dscores, head.b, head.h, i0), p.dscores.seq, 1, f.num_q_tiles - i0},
-                         {at(f.k, head.b, head.kv, 0) + d0, 1, f.k.seq, kTile}, f.num_kv_tiles);
-    store_tile(sum, at(p.dq, head.b, head.h, i0) + d0, p.dq.seq, f.num_q_tiles - i0);
+                         {at(f.k, head.b, head.kv, 0) + d0, 1, f.k.seq, kEdge}, f.num_kv_tiles);
+    store_part(sum, at(p.dq, head.b, head.h, i0) + d0, p.dq.seq, f.num_q_tiles - i0);
     return;
   }
   const int kv_heads = f.num_heads / f.group_size;
@@ -133,15 +123,15 @@ __global__ void __launch_bounds__(kThreads, kCtasOfSm)
   const int kv = static_cast<int>(blockIdx.z) % kv_heads;
   if (static_cast<int>(blockIdx.z) >= static_cast<int>(gridDim.z) / f.group_size) return;
   const bool is_dv = block >= kv_blocks;
-  const int j0 = (is_dv ? block - kv_blocks : block) * kTile;
+  const int j0 = (is_dv ? block - kv_blocks : block) * kEdge;
   for (int h = kv * f.group_size; h < (kv + 1) * f.group_size; ++h) {
     const float* weights = is_dv ? at(f.scores, b, h, 0) : at(p.dscores, b, h, 0);
     const ConstRows& x = is_dv ? p.dout : f.q;
     sum.add<false, false>({weights + j0, 1, f.scores.seq, f.num_kv_tiles - j0},
-                          {at(x, b, h, 0) + d0, 1, x.seq, kTile}, f.num_q_tiles);
+                          {at(x, b, h, 0) + d0, 1, x.seq, kEdge}, f.num_q_tiles);
   }
   const Rows& to = is_dv ? p.dv : p.dk;
-  store_tile(sum, at(to, b, kv, j0) + d0, to.seq, f.num_kv_tiles - j0);
+  store_part(sum, at(to, b, kv, j0) + d0, to.seq, f.num_kv_tiles - j0);
 }
 
 }  // namespace
@@ -150,8 +140,8 @@ Status run_coarse_backward(std::string_view operation, const CoarseBackwardParam
                            int64_t batch, cudaStream_t stream) {
   const CoarseParams& f = params.forward;
   const auto heads = grid_extent(batch * f.num_heads);
-  const unsigned q_blocks = grid_extent(f.num_q_tiles, kTile);
-  const unsigned kv_blocks = grid_extent(f.num_kv_tiles, kTile);
+  const unsigned q_blocks = grid_extent(f.num_q_tiles, kEdge);
+  const unsigned kv_blocks = grid_extent(f.num_kv_tiles, kEdge);
   VSA_TRY(launch(operation, coarse_rows_kernel,
                  {.grid = dim3(grid_extent(f.num_q_tiles, kWarpsOfRows), heads),
                   .block = dim3(kWarpsOfRows * 32),
@@ -163,7 +153,7 @@ Status run_coarse_backward(std::string_view operation, const CoarseBackwardParam
              params));
   return launch(
       operation, coarse_products_kernel,
-      {.grid = dim3(2 * kv_blocks + q_blocks, static_cast<unsigned>(f.head_dim / kTile), heads),
+      {.grid = dim3(2 * kv_blocks + q_blocks, static_cast<unsigned>(f.head_dim / kEdge), heads),
        .block = dim3(kThreads),
        .stream = stream},
       params);

@@ -1,16 +1,13 @@
-// What both coarse kernels are made of. Device-only.
+// What the coarse kernels, forward and backward, are made of. Device-only.
 #pragma once
 
 #include <cuda_bf16.h>
 
 #include "src/cuda/coarse.h"
+#include "src/cuda/numbers.h"
 #include "src/cuda/smem_copy.h"
 
 namespace vsa::cuda {
-
-inline constexpr unsigned kAll = ~0U;
-inline constexpr float kMinusInfinity = -__builtin_huge_valf();
-inline constexpr float kLog2E = 1.4426950408889634F;
 
 /// In both products a CTA has 64 columns, 8 threads of 8 each.
 inline constexpr int kColumns = kCoarseColumns;
@@ -57,7 +54,7 @@ __device__ __forceinline__ Place place_of(int thread) {
 /// Reduces over the threads across.
 template <class Reduce>
 __device__ __forceinline__ float reduce_across(float x, const Reduce& reduce) {
-  for (const int mask : {1, 4, 8}) x = reduce(x, __shfl_xor_sync(kAll, x, mask));
+  for (const int mask : {1, 4, 8}) x = reduce(x, __shfl_xor_sync(kAllLanes, x, mask));
   return x;
 }
 

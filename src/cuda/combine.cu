@@ -18,14 +18,7 @@ __device__ __forceinline__ int64_t head_offset(const AnyRows& rows) {
 
 template <class T>
 __device__ __forceinline__ void load8(const T* from, float (&to)[kElements]) {
-  const uint4 raw = __ldg(reinterpret_cast<const uint4*>(from));
-  const uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const float2 both = HalfType<T>::unpack(pairs[j]);
-    to[2 * j] = both.x;
-    to[2 * j + 1] = both.y;
-  }
+  unpack8<T>(__ldg(reinterpret_cast<const uint4*>(from)), to);
 }
 
 template <class T>
@@ -76,9 +69,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int j = 0; j < kElements; ++j) x[j] = fmaf(gate[j], __ldg(coarse + column + j), x[j]);
       }
     }
-    *reinterpret_cast<uint4*>(out + position * p.out.seq + column) =
-        uint4{HalfType<T>::pack(x[0], x[1]), HalfType<T>::pack(x[2], x[3]),
-              HalfType<T>::pack(x[4], x[5]), HalfType<T>::pack(x[6], x[7])};
+    *reinterpret_cast<uint4*>(out + position * p.out.seq + column) = pack8<T>(x);
   }
 }
 

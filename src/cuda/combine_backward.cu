@@ -5,6 +5,7 @@
 #include "src/cuda/combine_backward.h"
 #include "src/cuda/half_type.h"
 #include "src/cuda/launch.h"
+#include "src/cuda/numbers.h"
 #include "src/cuda/tile_positions.h"
 
 namespace vsa::cuda {
@@ -14,7 +15,6 @@ constexpr int kThreads = 128;
 constexpr int kElements = 8;
 constexpr int kInFlight = 2;  // tokens of a thread that are loaded before the first is used
 constexpr int kCtasOfSm = 5;  // with these three 115 us at [1,12,32768,128]; with others 117 to 211
-constexpr unsigned kAll = ~0U;
 
 /// What a CTA works on. grid: x tiles * heads, heads fastest; y batch
 struct Place {
@@ -34,20 +34,13 @@ struct Piece {
 
   template <class T>
   __device__ __forceinline__ static Piece unpack(const uint4& raw) {
-    const uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};
     Piece piece;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float2 both = HalfType<T>::unpack(pairs[j]);
-      piece.x[2 * j] = both.x;
-      piece.x[2 * j + 1] = both.y;
-    }
+    unpack8<T>(raw, piece.x);
     return piece;
   }
   template <class T>
   __device__ __forceinline__ uint4 pack() const {
-    return {HalfType<T>::pack(x[0], x[1]), HalfType<T>::pack(x[2], x[3]),
-            HalfType<T>::pack(x[4], x[5]), HalfType<T>::pack(x[6], x[7])};
+    return pack8<T>(x);
   }
   __device__ __forceinline__ friend Piece operator*(const Piece& a, const Piece& b) {
     Piece product;
@@ -164,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, kCtasOfSm)
       if (p.delta.data == nullptr) continue;
 #pragma unroll
       for (int mask = kPieces / 2; mask > 0; mask /= 2) {
-        delta += __shfl_xor_sync(kAll, delta, mask);
+        delta += __shfl_xor_sync(kAllLanes, delta, mask);
       }
       if (column == 0 && row < rows) {
         static_cast<float*>(p.delta.data)[place.offset(p.delta, position)] = delta;

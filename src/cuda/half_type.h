@@ -34,4 +34,21 @@ struct HalfType<__half> {
   }
 };
 
+/// The 8 elements of 16 bytes.
+template <class T>
+__device__ __forceinline__ void unpack8(const uint4& raw, float (&to)[8]) {
+  const uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float2 both = HalfType<T>::unpack(pairs[j]);
+    to[2 * j] = both.x;
+    to[2 * j + 1] = both.y;
+  }
+}
+template <class T>
+__device__ __forceinline__ uint4 pack8(const float (&x)[8]) {
+  return {HalfType<T>::pack(x[0], x[1]), HalfType<T>::pack(x[2], x[3]),
+          HalfType<T>::pack(x[4], x[5]), HalfType<T>::pack(x[6], x[7])};
+}
+
 }  // namespace vsa::cuda

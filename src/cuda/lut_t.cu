@@ -5,6 +5,7 @@
 // the rows that keep tile c, in their order.
 #include "src/cuda/launch.h"
 #include "src/cuda/lut_t.h"
+#include "src/cuda/numbers.h"
 
 namespace vsa::cuda {
 namespace {
@@ -13,7 +14,6 @@ constexpr int kWarps = 16;
 constexpr int kColumns = 32;  // kv tiles of a CTA
 constexpr int kWindow = 8;    // entries of a row that are loaded at a time
 constexpr int kScanThreads = 1024;
-constexpr unsigned kAll = ~0U;
 
 struct LutTParams {
   ConstLut lut;
@@ -80,7 +80,7 @@ __device__ __forceinline__ int32_t count_columns(const Place& place, const Word&
   for (int32_t row = place.first_row; row < place.last_row; row += 32) {
     const uint32_t kept = row + lane < place.last_row ? word(row + lane) : 0;
     for (int32_t c = 0; c < kColumns; ++c) {
-      const unsigned rows = __ballot_sync(kAll, (kept >> c & 1U) != 0);
+      const unsigned rows = __ballot_sync(kAllLanes, (kept >> c & 1U) != 0);
       if (lane == c) count += __popc(rows);
     }
   }
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kWarps * 32, 2)
 __device__ __forceinline__ int64_t warp_scan(int64_t x) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   for (int step = 1; step < 32; step *= 2) {
-    const int64_t other = __shfl_up_sync(kAll, x, step);
+    const int64_t other = __shfl_up_sync(kAllLanes, x, step);
     if (lane >= step) x += other;
   }
   return x;
@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(kWarps * 32, 2)
     const uint32_t kept = row + lane < place.last_row ? place.words[row + lane] : 0;
     for (int32_t c = 0; c < kColumns; ++c) {
       const bool keeps = (kept >> c & 1U) != 0;
-      const unsigned rows = __ballot_sync(kAll, keeps);
-      const int64_t at = __shfl_sync(kAll, next, c) + __popc(rows & ((1U << lane) - 1));
+      const unsigned rows = __ballot_sync(kAllLanes, keeps);
+      const int64_t at = __shfl_sync(kAllLanes, next, c) + __popc(rows & ((1U << lane) - 1));
       if (keeps) p.index[at] = row + lane;
       if (lane == c) next += __popc(rows);
     }

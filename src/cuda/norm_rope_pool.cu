@@ -4,6 +4,7 @@
 #include "src/cuda/half_type.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/norm_rope_pool.h"
+#include "src/cuda/numbers.h"
 #include "src/cuda/tile_positions.h"
 
 namespace vsa::cuda {
@@ -11,18 +12,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kElements = 8;  // of a thread: 16 bytes
-constexpr unsigned kAll = ~0U;
-
-template <class T>
-__device__ __forceinline__ void unpack(const uint4& raw, float (&to)[kElements]) {
-  const uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const float2 both = HalfType<T>::unpack(pairs[j]);
-    to[2 * j] = both.x;
-    to[2 * j + 1] = both.y;
-  }
-}
 
 /// Rounds the elements as they are stored, and leaves the rounded values in `x`.
 template <class T>
@@ -58,10 +47,10 @@ __device__ __forceinline__ void all_heads_rstd(const NormRopePoolParams& p, cons
     for (int piece = lane; piece < num_pieces; piece += 32) {
       const int64_t at = piece / pieces_per_head * p.x.head + piece % pieces_per_head * kElements;
       float e[kElements];
-      unpack<T>(*reinterpret_cast<const uint4*>(token + at), e);
+      unpack8<T>(*reinterpret_cast<const uint4*>(token + at), e);
       sum += sum_of_squares(e);
     }
-    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(kAll, sum, mask);
+    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(kAllLanes, sum, mask);
     if (lane == 0) rstd[i] = rsqrtf(sum / static_cast<float>(num_pieces * kElements) + p.eps);
   }
 }
@@ -123,14 +112,14 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t s = positions[i];
       T* at = x + head * p.x.head + s * p.x.seq + column;
       float e[kElements] = {};
-      if (active) unpack<T>(*reinterpret_cast<const uint4*>(at), e);
+      if (active) unpack8<T>(*reinterpret_cast<const uint4*>(at), e);
       float rstd = 1.0F;
       if (over_all) rstd = token_rstd[i];
       if (given) rstd = __ldg(row_of(p.rstd, b, p.norm == NormOver::kHead ? head : 0, s));
       if (over_head) {
         float squares = sum_of_squares(e);
         for (int mask = pieces_per_head / 2; mask > 0; mask /= 2) {
-          squares += __shfl_xor_sync(kAll, squares, mask);
+          squares += __shfl_xor_sync(kAllLanes, squares, mask);
         }
         rstd = rsqrtf(squares / static_cast<float>(p.head_dim) + p.eps);
       }

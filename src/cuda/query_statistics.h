@@ -6,18 +6,17 @@
 #include <string_view>
 
 #include "src/cuda/block.h"
+#include "src/cuda/numbers.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/rows.h"
 #include "vsa/status.h"
 
 namespace vsa::cuda {
 
-inline constexpr float kLog2E = 1.44269504088896340736F;
-
 /// In the order of the block's rows, so that one copy brings them; rows without a token, and
 /// queries without a key, have kZeroExponent: their probabilities are 0.
 struct alignas(16) QueryStatistics {
-  static constexpr float kZeroExponent = -__builtin_huge_valf();
+  static constexpr float kZeroExponent = kMinusInfinity;
   float minus_lse_log2[kBlockTokens];  // -lse * log2(e)
   float delta[kBlockTokens];           // sum over d of fine_out * dout
 };

@@ -3,13 +3,13 @@
 // lists give the same schedule.
 #include "src/cuda/chain.h"
 #include "src/cuda/launch.h"
+#include "src/cuda/numbers.h"
 #include "src/cuda/schedule_build.h"
 
 namespace vsa::cuda {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr unsigned kAll = ~0U;
 
 /// A row of the table, clipped to what is in range.
 struct TileList {
@@ -101,7 +101,7 @@ class StepWriter {
         const int32_t len = tile >= 0 ? len_of(block) : 0;
         const bool is_full = len == kBlockTokens;
         has_short = has_short || (len > 0 && !is_full);
-        const unsigned full = __ballot_sync(kAll, is_full);
+        const unsigned full = __ballot_sync(kAllLanes, is_full);
         if (is_full) {
           const int at = __popc(full & ((1U << lane_) - 1));
           entries_[num_entries + at] = ScheduleEntry::pack(block, 0) | ScheduleEntry::kLast;
@@ -109,7 +109,7 @@ class StepWriter {
         num_entries += __popc(full);
       }
     }
-    any_short = __any_sync(kAll, has_short);
+    any_short = __any_sync(kAllLanes, has_short);
     return num_entries - before;
   }
 
@@ -123,7 +123,7 @@ class StepWriter {
       for (int32_t s = 0; s < per_tile; ++s) {
         const int32_t block = tile * per_tile + s;
         const int32_t len = tile >= 0 ? len_of(block) : 0;
-        const unsigned all = __ballot_sync(kAll, len > 0 && len < kBlockTokens);
+        const unsigned all = __ballot_sync(kAllLanes, len > 0 && len < kBlockTokens);
         if (all == 0) continue;
         const bool has_pending = packer.num_steps > 0;
         // All lanes pack all blocks; each remembers the place of its own.
@@ -131,7 +131,7 @@ class StepWriter {
         int32_t row = 0;
         for (unsigned left = all; left != 0; left &= left - 1) {
           const int from = __ffs(static_cast<int>(left)) - 1;
-          const StepPacker::Place at = packer.place(__shfl_sync(kAll, len, from));
+          const StepPacker::Place at = packer.place(__shfl_sync(kAllLanes, len, from));
           if (at.opens_step) opening |= 1U << from;
           if (lane_ == from) row = at.row;
         }
@@ -145,7 +145,7 @@ class StepWriter {
         if ((all >> lane_ & 1U) != 0 && !is_newest) {
           entries_[num_entries + __popc(all & so_far) - 1] = entry;
         }
-        pending = __shfl_sync(kAll, entry, 31 - __clz(static_cast<int>(all)));
+        pending = __shfl_sync(kAllLanes, entry, 31 - __clz(static_cast<int>(all)));
         num_entries += __popc(all);
       }
     }

@@ -9,6 +9,7 @@
 
 #include "src/cuda/chain.h"
 #include "src/cuda/launch.h"
+#include "src/cuda/numbers.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/select.h"
 #include "src/cuda/select_key.h"
@@ -18,7 +19,6 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kBins = 256;
-constexpr unsigned kAll = ~0U;
 
 __device__ __forceinline__ bool bit_of(const uint32_t* bits, int i) {
   return bits != nullptr && (bits[i / 32] >> (i % 32) & 1U) != 0;
@@ -46,7 +46,7 @@ template <class KeyRow>
 __device__ __forceinline__ int column_of_equal(KeyRow& row, uint32_t key, int n) {
   int column = 0;
   row.for_each([&](int j, uint32_t other) {
-    unsigned equal = __ballot_sync(kAll, j < row.size() && other == key);
+    unsigned equal = __ballot_sync(kAllLanes, j < row.size() && other == key);
     const int count = __popc(equal);
     if (n > 0 && n <= count) {
       for (int i = 1; i < n; ++i) equal &= equal - 1;
@@ -93,17 +93,17 @@ class LongRow {
       for (int i = 0; i < 8; ++i) mine += static_cast<int>(bins_[top - i]);
       int running = mine;
       for (int step = 1; step < 32; step *= 2) {
-        const int other = __shfl_up_sync(kAll, running, step);
+        const int other = __shfl_up_sync(kAllLanes, running, step);
         if (lane >= step) running += other;
       }
-      const int owner = __ffs(static_cast<int>(__ballot_sync(kAll, running >= of_equal))) - 1;
+      const int owner = __ffs(static_cast<int>(__ballot_sync(kAllLanes, running >= of_equal))) - 1;
       int bin = top;
       int left = of_equal - (running - mine);
       if (lane == owner) {
         while (left > static_cast<int>(bins_[bin])) left -= static_cast<int>(bins_[bin--]);
       }
-      found |= static_cast<uint32_t>(__shfl_sync(kAll, bin, owner)) << shift;
-      of_equal = __shfl_sync(kAll, left, owner);
+      found |= static_cast<uint32_t>(__shfl_sync(kAllLanes, bin, owner)) << shift;
+      of_equal = __shfl_sync(kAllLanes, left, owner);
       __syncwarp();
     }
     return {found, column_of_equal(*this, found, of_equal)};
@@ -144,7 +144,7 @@ class ShortRow {
   __device__ __forceinline__ Threshold find_threshold(int k) {
     uint32_t most = 0;
     for_each([&](int, uint32_t key) { most = max(most, key); });
-    most = __reduce_max_sync(kAll, most);
+    most = __reduce_max_sync(kAllLanes, most);
     uint32_t found = 0;
 #pragma unroll 1
     for (uint32_t bit = 1U << 31; bit != 0; bit /= 2) {
@@ -169,7 +169,8 @@ class ShortRow {
           : "+r"(counts[r % 4])
           : "r"(keys_[r]), "r"(complement));
     }
-    return static_cast<int>(__reduce_add_sync(kAll, counts[0] + counts[1] + counts[2] + counts[3]));
+    return static_cast<int>(
+        __reduce_add_sync(kAllLanes, counts[0] + counts[1] + counts[2] + counts[3]));
   }
 
   int size_;
@@ -186,7 +187,7 @@ __device__ __forceinline__ void write_row(KeyRow& row, const Threshold& threshol
   int count = 0;
   row.for_each([&](int j, uint32_t key) {
     const bool kept = key >= threshold.key + (j > threshold.last ? 1 : 0);
-    const unsigned all_kept = __ballot_sync(kAll, kept);
+    const unsigned all_kept = __ballot_sync(kAllLanes, kept);
     if (kept) index[count + __popc(all_kept & before)] = j;
     count += __popc(all_kept);
   });

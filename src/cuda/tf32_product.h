@@ -20,7 +20,7 @@ struct Operand {
 
 class Tf32Product {
  public:
-  static constexpr int kTile = 64;
+  static constexpr int kEdge = 64;
   static constexpr int kThreads = 128;
 
  private:
@@ -29,8 +29,8 @@ class Tf32Product {
   // Rows of one operand's buffer, m outside and k outside: both put the 32 floats that a warp reads
   // at once on different banks.
   static constexpr int kPitchOfM = kDepth + 4;
-  static constexpr int kPitchOfK = kTile + 8;
-  static constexpr int kBufferFloats = kTile * kPitchOfM;
+  static constexpr int kPitchOfK = kEdge + 8;
+  static constexpr int kBufferFloats = kEdge * kPitchOfM;
   static_assert(kDepth * kPitchOfK <= kBufferFloats);
 
  public:
@@ -102,9 +102,9 @@ class Tf32Product {
   template <bool kAlongK>
   __device__ __forceinline__ static void copy(float* to, const Operand& from, int k0, int depth) {
     const int thread = static_cast<int>(threadIdx.x);
-    const int m0 = kAlongK ? thread / kDepth : thread % kTile;
-    const int k1 = kAlongK ? thread % kDepth : thread / kTile;
-    constexpr int kStep = kAlongK ? kThreads / kDepth : kThreads / kTile;  // along the other axis
+    const int m0 = kAlongK ? thread / kDepth : thread % kEdge;
+    const int k1 = kAlongK ? thread % kDepth : thread / kEdge;
+    constexpr int kStep = kAlongK ? kThreads / kDepth : kThreads / kEdge;  // along the other axis
     const float* source = from.data + m0 * from.m_stride + (k0 + k1) * from.k_stride;
     const int64_t source_step = kStep * (kAlongK ? from.m_stride : from.k_stride);
     const auto target =
@@ -113,7 +113,7 @@ class Tf32Product {
     const int left = kAlongK ? from.rows - m0 : depth - k0 - k1;  // on the axis of the steps
     const bool inside = kAlongK ? k0 + k1 < depth : m0 < from.rows;
 #pragma unroll
-    for (int i = 0; i < kTile * kDepth / kThreads; ++i) {
+    for (int i = 0; i < kEdge * kDepth / kThreads; ++i) {
       asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target + i * kTargetStep),
                    "l"(source), "r"(inside && i * kStep < left ? 4 : 0)
                    : "memory");
@@ -131,7 +131,7 @@ class Tf32Product {
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
 
-  __device__ __forceinline__ static void multiply_tile(float (&c)[4], const uint32_t (&a)[4],
+  __device__ __forceinline__ static void multiply_16x8(float (&c)[4], const uint32_t (&a)[4],
                                                        const uint32_t (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
@@ -165,9 +165,9 @@ class Tf32Product {
         const uint32_t b_small[2] = {x.small, y.small};
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
-          multiply_tile(sum_[m][n], a_small[m], b_big);
-          multiply_tile(sum_[m][n], a_big[m], b_small);
-          multiply_tile(sum_[m][n], a_big[m], b_big);
+          multiply_16x8(sum_[m][n], a_small[m], b_big);
+          multiply_16x8(sum_[m][n], a_big[m], b_small);
+          multiply_16x8(sum_[m][n], a_big[m], b_big);
         }
       }
     }

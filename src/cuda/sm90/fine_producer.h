@@ -8,6 +8,7 @@
 
 #include <cstddef>
 
+#include "src/cuda/sm90/copy_block.h"
 #include "src/cuda/sm90/fine_params.h"
 #include "src/cuda/sm90/ptx.h"
 
@@ -18,6 +19,7 @@ template <int kHeadDim, bool kValues>
 class Producer {
  public:
   using Smem = FineSmem<kHeadDim>;
+  using Copy = BlockCopy<Smem::kSlabs>;
 
   __device__ __forceinline__ Producer(const FineParams& params, Smem& smem, uint32_t ring)
       : p_(params),
@@ -74,8 +76,8 @@ class Producer {
     barrier_wait(smem_address(&s_.empty_q[half]), parity ^ 1);
     if (lane_ == 0) {
       s_.item[parity][half] = of;
-      barrier_expect(full, copied_bytes(block));
-      copy_block(p_.q, block, smem_address(s_.q[half]), 0, q_head, full);
+      barrier_expect(full, Copy::bytes(block));
+      Copy::start(p_.q, block, smem_address(s_.q[half]), 0, q_head, full);
       barrier_arrive(full);
     }
     __syncwarp();
@@ -133,10 +135,14 @@ class Producer {
     const int32_t row = ScheduleEntry::row(entry);
     bits_ |= row_bits(row, block.len());
     const bool is_last = (entry & ScheduleEntry::kLast) != 0;
-    if (is_last && kValues && bits_ != ~uint64_t{0}) zero_other_rows(buffer, bits_);
+    if (is_last && kValues && bits_ != ~uint64_t{0}) {
+      // Probabilities of rows without a token are 0, but 0 * NaN is NaN, and what lies there is
+      // old.
+      Copy::zero_other_rows(buffer, bits_);
+    }
     if (lane_ == 0) {
-      barrier_expect(full, copied_bytes(block));
-      copy_block(kValues ? p_.v : p_.k, block, buffer, row, head_, full);
+      barrier_expect(full, Copy::bytes(block));
+      Copy::start(kValues ? p_.v : p_.k, block, buffer, row, head_, full);
       if (is_last) {
         if (!kValues) s_.row_bits[ring_][slot_] = bits_;
         if (exclusive) barrier_arrive(empty, kWarpsPerConsumer);
@@ -150,55 +156,6 @@ class Producer {
       slot_ = 0;
       parity_ ^= 1;
     }
-  }
-
-  __device__ __forceinline__ static uint32_t copied_bytes(const Block& block) {
-    return static_cast<uint32_t>(block.len() * kRowBytes * Smem::kSlabs);
-  }
-
-  /// Copies the block's valid rows to rows `row` and following of the buffer at `to`: a cuboid in
-  /// one box, a run in boxes of powers of two, so that nothing beyond its end is read.
-  __device__ __forceinline__ static void copy_block(const BoxMaps& maps, const Block& block,
-                                                    uint32_t to, int32_t row, int32_t head,
-                                                    uint32_t full) {
-    to += static_cast<uint32_t>(row * kRowBytes);
-    if (block.len() == 0) return;
-    if (block.kind() != Block::kRun) {
-      copy_slabs(&maps.box[block.kind()], {0, block.w, block.h, block.f, head}, to, full);
-      return;
-    }
-    int32_t w = block.w;
-#pragma unroll 1
-    for (int i = 6; i >= 0; --i) {
-      if ((block.len() >> i & 1) == 0) continue;
-      copy_slabs(&maps.box[kRunBox + i], {0, w, 0, 0, head}, to, full);
-      w += 1 << i;
-      to += static_cast<uint32_t>(kRowBytes << i);
-    }
-  }
-
-  __device__ __forceinline__ static void copy_slabs(const CUtensorMap* map, Box at, uint32_t to,
-                                                    uint32_t full) {
-#pragma unroll
-    for (int slab = 0; slab < Smem::kSlabs; ++slab) {
-      at.d = slab * kSlabElements;
-      copy_box(to + slab * kSlabBytes, map, at, full);
-    }
-  }
-
-  /// Probabilities of rows without a token are 0, but 0 * NaN is NaN, and what lies there is old.
-  __device__ __forceinline__ void zero_other_rows(uint32_t buffer, uint64_t bits) const {
-    for (uint32_t row = lane_; row < kBlockTokens; row += 32) {
-      if ((bits >> row & 1U) != 0) continue;
-#pragma unroll
-      for (int slab = 0; slab < Smem::kSlabs; ++slab) {
-        for (uint32_t piece = 0; piece < kRowBytes; piece += 16) {
-          store_zero16(buffer + slab * kSlabBytes + row * kRowBytes + piece);
-        }
-      }
-    }
-    fence_async_shared();
-    __syncwarp();
   }
 
   const FineParams& p_;

@@ -5,13 +5,13 @@
 // (lane % 4) and the next: element 4 j + c of an accumulator is column c % 2 of row c / 2.
 #pragma once
 
+#include "src/cuda/numbers.h"
 #include "src/cuda/sm90/ptx.h"
 #include "src/cuda/sm90/wgmma.h"
 
 namespace vsa::cuda::sm90 {
 
 inline constexpr int kScores = kBlockTokens / 2;  // a thread's scores of a slot
-inline constexpr float kMinusInfinity = -__builtin_huge_valf();
 
 /// Scores of rows of the slot that hold no token become -inf.
 __device__ __forceinline__ void mask_scores(float (&s)[kScores], uint64_t row_bits) {
