@@ -57,7 +57,7 @@ Status on_backend(const Context& context, Status (*stage)(const Context&, const 
   if (context.backend != BackendId::kCuda) return stage(context, args);
   Device device;
   const Args there = on_device(device, args);
-  const Status status = device.call([&](const Context& c) { return stage(c, there); });
+  Status status = device.call([&](const Context& c) { return stage(c, there); });
   if (status.ok()) device.fetch();
   return status;
 }

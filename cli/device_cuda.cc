@@ -150,8 +150,7 @@ Status Device::call(const std::function<Status(const Context&)>& stage) {
   int64_t bytes = 0;
   Context context{.backend = BackendId::kCuda};
   context.workspace_query = &bytes;
-  const Status status = stage(context);
-  if (!status.ok()) return status;
+  VSA_TRY(stage(context));
   if (bytes > impl_->workspace_bytes) {
     wait();  // for calls that use the old one
     impl_->workspace = std::make_unique<DeviceBytes>(bytes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "src/core/element.h"
@@ -41,7 +42,7 @@ class Oracle {
   Vector attend(const Vector& q, const std::vector<Vector>& k, const std::vector<Vector>& v) const {
     const double scale = 1.0 / std::sqrt(static_cast<double>(p_.head_dim));
     Vector scores(k.size());
-    double most = -INFINITY;
+    double most = -std::numeric_limits<double>::infinity();
     for (size_t j = 0; j < k.size(); ++j) {
       double dot = 0.0;
       for (size_t d = 0; d < q.size(); ++d) dot += q[d] * k[j][d];
@@ -79,7 +80,7 @@ double sampled_error(const HostProblem& p, const std::vector<uint16_t>& out, boo
   for (int n = 0; n < kSampledTiles; ++n) {
     // The first and the last tile among them, heads in turn.
     const int64_t tile = (p.plan->num_tiles() - 1) * n / (kSampledTiles - 1);
-    const int64_t h = n * 5 % p.num_heads;
+    const int64_t h = int64_t{n} * 5 % p.num_heads;
     std::vector<Vector> k, v;
     for (const int32_t j : oracle.kept(h, tile)) {
       for (const int32_t s : p.plan->tokens(j)) {

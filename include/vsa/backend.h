@@ -44,10 +44,10 @@ struct Workspace {
 /// Where and how a call runs. Nothing ever runs on another backend than the one named here.
 ///
 /// The cuda backend takes tensors and tables in the memory of one device, which the first tensor of
-/// a call decides, and only enqueues on `stream`: nothing is allocated, nothing waits, so that a
-/// call can be captured into a CUDA graph. What it needs besides is asked for with
-/// `workspace_query`. Lists of SelectOptions are host memory on every backend, and may be freed
-/// when the call returns.
+/// a call decides (InvalidArgument for any other memory), and only enqueues on `stream`: nothing is
+/// allocated, nothing waits, so that a call can be captured into a CUDA graph. What it needs
+/// besides is asked for with `workspace_query`. Lists of SelectOptions are host memory on every
+/// backend, and may be freed when the call returns.
 struct Context {
   BackendId backend = BackendId::kCpu;
   int num_threads = 0;     ///< 0: as many as OpenMP gives. Results do not depend on it.

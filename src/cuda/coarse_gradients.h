@@ -30,13 +30,13 @@ class CoarseGradients {
                   float scale, cudaStream_t stream) const;
 
  private:
-  struct Piece;
+  struct Chunk;
   template <class Run>
-  Status for_each_piece(const CoarseTensors& tensors, const int32_t* kv_len, float scale,
+  Status for_each_chunk(const CoarseTensors& tensors, const int32_t* kv_len, float scale,
                         const Run& run) const;
 
-  int64_t batch_of_piece_ = 0, kv_heads_of_piece_ = 0;
-  Tensor scores_, dscores_;  // [batch_of_piece, heads_of_piece, Nq, Nk], rows of 16 bytes
+  int64_t batch_of_chunk_ = 0, kv_heads_of_chunk_ = 0;
+  Tensor scores_, dscores_;  // [batch_of_chunk, heads_of_chunk, Nq, Nk], rows of 16 bytes
   float2* stats_ = nullptr;
   CoarseRowStats* row_stats_ = nullptr;
 };
