@@ -1,6 +1,8 @@
 """The transformer with its attention, and the text encoder that is trained with it."""
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from diffusers import WanTransformer3DModel
 from torch import Tensor, nn
@@ -8,8 +10,17 @@ from vsa_torch.diffusers import enable_vsa
 
 from training import model, text_encoder
 from training.dit.settings import SIZES, Settings
+from training.model import WanConfig
 from training.text_encoder import UMT5Config, UMT5Encoder
 from training.tokenizer import MAX_LENGTH
+
+
+def config_of(settings: Settings) -> WanConfig:
+    size = SIZES[settings.size]
+    return WanConfig(
+        patch_size=settings.patch, num_attention_heads=size.heads, attention_head_dim=size.head_dim,
+        text_dim=size.text_dim, freq_dim=min(256, size.heads * size.head_dim), ffn_dim=size.ffn,
+        num_layers=size.layers, rope_max_seq_len=max(settings.grid), tile_shape=settings.tile_shape)
 
 
 class Networks(nn.Module):
@@ -19,10 +30,9 @@ class Networks(nn.Module):
         super().__init__()
         size = SIZES[settings.size]
         torch.manual_seed(settings.seed)
-        self.transformer = WanTransformer3DModel(
-            patch_size=settings.patch, num_attention_heads=size.heads, attention_head_dim=size.head_dim,
-            in_channels=3, out_channels=3, text_dim=size.text_dim, freq_dim=min(256, size.heads * size.head_dim),
-            ffn_dim=size.ffn, num_layers=size.layers, rope_max_seq_len=max(settings.grid))
+        config = dataclasses.asdict(config_of(settings))
+        del config["tile_shape"]
+        self.transformer = WanTransformer3DModel(**config)
         self.text_encoder = UMT5Encoder(UMT5Config(vocab_size=vocab_size, d_model=size.text_dim,
                                                    d_ff=2 * size.text_dim))
         self.text_length = MAX_LENGTH

@@ -15,7 +15,8 @@ from PIL import Image
 
 pytest.importorskip("diffusers")
 pytest.importorskip("vsa_torch")
-from training.dit import experiment, flops, report, train, videos  # noqa: E402
+from training import folder  # noqa: E402
+from training.dit import experiment, export, flops, report, train, videos  # noqa: E402
 from training.dit.settings import Settings  # noqa: E402
 from training.dit.trainer import Trainer  # noqa: E402
 from training.tokenizer import Tokenizer  # noqa: E402
@@ -154,6 +155,39 @@ def test_flops_of_vsa_by_level_of_sparsity():
     assert levels[0.0].gates == 2 * 32 * 32 * 256 * 2
     total = 3 * 2 * (2 * levels[0.0].attention + 2 * levels[0.0].attention + levels[0.375].attention)
     assert flops.so_far(trained.settings, levels, 5, "attention") == total
+
+
+def test_the_shipped_model_in_diffusers_is_the_one_that_was_trained():
+    """Its gates are found in the folder, and enable_vsa computes what training/model.py does."""
+    pytest.importorskip("accelerate")  # from_pretrained of this model needs it
+    from diffusers import WanTransformer3DModel
+    from vsa_torch.diffusers import enable_vsa
+
+    ours, text_encoder, tokenizer, _ = folder.read_folder(ROOT / "models/wan-toy")
+    theirs = WanTransformer3DModel.from_pretrained(ROOT / "models/wan-toy/transformer")
+    assert enable_vsa(theirs, sparsity=0.75).num_gates == ours.config.num_layers
+    noisy = torch.randn(1, 3, 16, 64, 64, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        text, timestep = text_encoder(tokenizer.encode(["a red circle moving right"])), torch.tensor([700.0])
+        want = ours(noisy, timestep, text, topk=8)
+        torch.testing.assert_close(theirs(noisy, timestep, text, return_dict=False)[0], want, rtol=1e-4, atol=1e-4)
+    assert want.abs().max() > 1
+
+
+@pytest.mark.parametrize("attention", ["dense", "vsa"])
+def test_an_exported_model_is_the_trained_one(tmp_path, attention):
+    trained = trainer(attention=attention, dense_steps=1, decay_steps=2)
+    losses(trained, 6)
+    export.write(trained, tmp_path / "model", torch.float32)
+    transformer, text_encoder, tokenizer, defaults = folder.read_folder(tmp_path / "model")
+    assert defaults.sparsity == (0.75 if attention == "vsa" else 0.0)
+    ids, pixels, _, sigma = trained.batch(9)
+    trained.networks.sparsity = defaults.sparsity
+    with torch.no_grad():
+        got = transformer(pixels, 1000 * sigma, text_encoder(ids), topk=1 if attention == "vsa" else None)
+        want = trained.networks(ids, pixels, sigma)
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    assert want.abs().max() > 1e-3  # the output projection begins at zero
 
 
 def command(tmp_path, *options):
