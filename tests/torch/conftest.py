@@ -37,6 +37,15 @@ def close():
     return check
 
 
+@pytest.fixture
+def model():
+    """A tiny random Wan transformer of diffusers."""
+    pytest.importorskip("diffusers")
+    import tiny_wan
+
+    return tiny_wan.transformer()
+
+
 def pytest_runtest_setup(item):
     """Tests marked gpu skip where they cannot run, with the reason."""
     if item.get_closest_marker("gpu") is None:

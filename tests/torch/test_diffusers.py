@@ -11,41 +11,10 @@ import vsa_torch
 
 pytest.importorskip("diffusers")
 from diffusers import WanTransformer3DModel  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
 
+from tiny_wan import GRID, LAYERS, gate_weights, inputs, run  # noqa: E402
 from vsa_torch.diffusers import disable_vsa, enable_vsa  # noqa: E402
 from vsa_torch.diffusers._report import Stopwatch  # noqa: E402
-
-GRID = (3, 5, 6)  # after the patch (1, 2, 2): 1 x 2 x 2 tiles, all partial but one
-LAYERS = 3
-
-
-@pytest.fixture
-def model():
-    torch.manual_seed(7)
-    return WanTransformer3DModel(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,
-                                 text_dim=24, freq_dim=16, ffn_dim=48, num_layers=LAYERS, rope_max_seq_len=32,
-                                 patch_size=(1, 2, 2)).eval()
-
-
-def inputs(batch=1, timestep=500, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(3)
-    frames, rows, columns = GRID
-    return dict(
-        hidden_states=torch.randn(batch, 4, frames, 2 * rows, 2 * columns, generator=generator).to(dtype),
-        timestep=torch.full((batch,), timestep),
-        encoder_hidden_states=torch.randn(batch, 8, 24, generator=generator).to(dtype), return_dict=False)
-
-
-@torch.no_grad()
-def run(model, **change):
-    return model(**inputs(**change))[0]
-
-
-def gate_weights(prefix=""):
-    generator = torch.Generator().manual_seed(5)
-    return {f"blocks.{n}.{prefix}to_gate_compress.{part}": torch.randn(*shape, generator=generator) / 8
-            for n in range(LAYERS) for part, shape in (("weight", (32, 32)), ("bias", (32,)))}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -93,92 +62,6 @@ def test_self_attention_is_the_operator_between_the_projections(model, close):
 def test_attention_to_text_is_untouched(model):
     enable_vsa(model, topk=1)
     assert all(type(block.attn2.processor).__name__ == "WanAttnProcessor" for block in model.blocks)
-
-
-@pytest.mark.parametrize("prefix", ["", "attn1.", "self_attn."])
-def test_R19_gates_in_every_naming_are_loaded_and_counted(model, prefix):
-    report = enable_vsa(model, topk=2, gates=gate_weights(prefix))
-    assert report.num_gates == LAYERS
-    for n, block in enumerate(model.blocks):
-        assert torch.equal(block.attn1.to_gate_compress.bias, gate_weights()[f"blocks.{n}.to_gate_compress.bias"])
-    gated = run(model)
-    enable_vsa(model, topk=2, gates=None)
-    assert not torch.allclose(run(model), gated, atol=1e-3)
-
-
-def test_gates_of_the_folder_it_came_from_are_found(model, tmp_path):
-    pytest.importorskip("accelerate")  # from_pretrained of this model needs it
-    model.save_pretrained(tmp_path)
-    file = next(tmp_path.glob("*.safetensors"))
-    save_file(load_file(file) | gate_weights(), file)
-    loaded = WanTransformer3DModel.from_pretrained(tmp_path)
-    assert enable_vsa(loaded, topk=2).num_gates == LAYERS
-    assert enable_vsa(loaded, topk=2, gates=tmp_path).num_gates == LAYERS
-
-
-def download(tmp_path, monkeypatch, model, folders):
-    """A repository org/wan in the cache of downloads, with the model and its gates in every folder."""
-    import huggingface_hub
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    repository = tmp_path / "models--org--wan"
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs/main").write_text("0" * 40)
-    for folder in folders:
-        place = repository / "snapshots" / ("0" * 40) / folder
-        model.save_pretrained(place)
-        file = next(place.glob("*.safetensors"))
-        save_file(load_file(file) | gate_weights(), file)
-    return WanTransformer3DModel.from_pretrained("org/wan", subfolder=folders[0], cache_dir=tmp_path,
-                                                 local_files_only=True)
-
-
-def test_R19_gates_of_a_download_are_found(model, tmp_path, monkeypatch):
-    pytest.importorskip("accelerate")
-    loaded = download(tmp_path, monkeypatch, model, ["transformer"])
-    assert loaded.config._name_or_path == "org/wan"
-    assert enable_vsa(loaded, topk=2).num_gates == LAYERS
-    assert enable_vsa(loaded, topk=2, gates=None).num_gates == 0
-
-
-def test_gates_of_two_transformers_in_one_download_are_not_guessed(model, tmp_path, monkeypatch):
-    pytest.importorskip("accelerate")
-    loaded = download(tmp_path, monkeypatch, model, ["transformer", "transformer_2"])
-    with pytest.raises(ValueError, match="expected to_gate_compress in one folder of org/wan, got transformer and tr"):
-        enable_vsa(loaded, topk=2)
-
-
-def test_a_download_that_is_gone_is_told(model, tmp_path, monkeypatch):
-    pytest.importorskip("accelerate")
-    loaded = download(tmp_path, monkeypatch, model, ["transformer"])
-    (tmp_path / "models--org--wan").rename(tmp_path / "elsewhere")
-    with pytest.warns(UserWarning, match="org/wan is neither a local folder nor in the cache of downloads"):
-        assert enable_vsa(loaded, topk=2).num_gates == 0
-
-
-def test_a_model_with_gates_is_not_made_dense_unasked(model):
-    enable_vsa(model, topk=2, gates=gate_weights())
-    with pytest.raises(ValueError, match="drop_gates"):
-        disable_vsa(model)
-    disable_vsa(model, drop_gates=True)
-    assert not any("to_gate_compress" in name for name in model.state_dict())
-
-
-def test_T44_another_tile_than_trained_is_refused(model, tmp_path):
-    save_file(gate_weights(), tmp_path / "gates.safetensors", metadata={"vsa.tile": "4,4,4"})
-    with pytest.raises(ValueError, match="tile_shape: expected 4,4,4"):
-        enable_vsa(model, topk=1, tile_shape=(4, 8, 4), gates=tmp_path)
-    assert enable_vsa(model, topk=1, gates=tmp_path).num_gates == LAYERS
-    with pytest.raises(ValueError, match="tile_shape: expected 4,4,4"):  # the gates that it has by now
-        enable_vsa(model, topk=1, tile_shape=(4, 8, 4))
-
-
-def test_files_of_gates_that_are_none_are_named(model, tmp_path):
-    (tmp_path / "gates.safetensors").write_bytes(b"no safetensors")
-    with pytest.raises(ValueError, match="gates: expected a safetensors file, got .*gates.safetensors"):
-        enable_vsa(model, topk=1, gates=tmp_path)
-    with pytest.raises(FileNotFoundError, match="elsewhere"):
-        enable_vsa(model, topk=1, gates=tmp_path / "elsewhere")
 
 
 def test_dense_steps_dense_layers_and_the_report(model):

@@ -1,40 +1,17 @@
-"""Training of diffusers' Wan transformer: resumption to the bit, schedule, arms, FLOPs, folders, several processes."""
+"""Training of diffusers' Wan transformer: resumption to the bit, schedule, arms, FLOPs, export."""
 import dataclasses
-import json
 import math
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 pytest.importorskip("diffusers")
 pytest.importorskip("vsa_torch")
 from training import folder  # noqa: E402
-from training.dit import experiment, export, flops, report, train, videos  # noqa: E402
-from training.dit.settings import Settings  # noqa: E402
+from training.dit import export, flops, videos  # noqa: E402
 from training.dit.trainer import Trainer  # noqa: E402
-from training.tokenizer import Tokenizer  # noqa: E402
+from training.tests.dit_support import ROOT, TINY, TOKENIZER, losses, trainer  # noqa: E402
 from training.workers import Workers  # noqa: E402
-
-ROOT = Path(__file__).resolve().parents[2]
-TOKENIZER = Tokenizer.from_file(train.TOKENIZER)
-# 4 x 8 x 8 tokens: 4 tiles.
-TINY = Settings(size="tiny", patch=(4, 8, 8), steps=12, batch=2, warmup=2, sparsity=0.75)
-
-
-def trainer(**change):
-    settings = dataclasses.replace(TINY, **change)
-    return Trainer(settings, TOKENIZER, videos.Procedural(settings), Workers("cpu"))
-
-
-def losses(trained, count):
-    return [trained.train_step()[0].item() for _ in range(count)]
 
 
 def assert_same_weights(ours, theirs):
@@ -188,171 +165,6 @@ def test_an_exported_model_is_the_trained_one(tmp_path, attention):
         want = trained.networks(ids, pixels, sigma)
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
     assert want.abs().max() > 1e-3  # the output projection begins at zero
-
-
-def command(tmp_path, *options):
-    args = ["--work", str(tmp_path / "run"), "--size", "tiny", "--patch", "4,8,8", "--steps", "4", "--batch", "2",
-            "--device", "cpu", "--evaluation-videos", "2", *options]
-    return train.parser().parse_args(args)
-
-
-def test_the_command_writes_a_log_and_does_not_train_twice(tmp_path):
-    last = train.run(command(tmp_path, "--sparsity", "0.5"))
-    lines = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
-    assert lines[0]["settings"]["sparsity"] == 0.5 and lines[0]["tokens"] == 256 and lines[0]["parameters"] > 0
-    assert lines[1]["step"] == 4 and lines[1]["training_flops"] > lines[1]["attention_flops"] > 0
-    assert lines[2] == {"final_step": 4, "evaluation_loss": last["evaluation_loss"], "sparsity": 0.5}
-    assert math.isfinite(last["evaluation_loss"])
-    train.run(command(tmp_path, "--sparsity", "0.5"))
-    again = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
-    assert again == lines
-
-
-def log_of(tmp_path):
-    return [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_a_signal_stops_goes_on_to_the_bit(tmp_path, monkeypatch, number):
-    straight = train.run(command(tmp_path / "straight"))
-    step_of = Trainer.train_step
-
-    def interrupted(self):
-        result = step_of(self)
-        if self.step == 3:
-            os.kill(os.getpid(), number)
-        return result
-
-    before = signal.getsignal(number)
-    with monkeypatch.context() as patched, pytest.raises(SystemExit) as stopped:
-        patched.setattr(Trainer, "train_step", interrupted)
-        train.run(command(tmp_path))
-    assert stopped.value.code == 128 + number and signal.getsignal(number) == before
-    assert [entry.get("step") for entry in log_of(tmp_path)] == [None, 3]
-    assert train.run(command(tmp_path))["evaluation_loss"] == straight["evaluation_loss"]
-    assert [entry.get("step") for entry in log_of(tmp_path)] == [None, 3, 4, None]
-    states = [torch.load(folder / "run/checkpoint.pt", weights_only=True)["networks"]
-              for folder in (tmp_path, tmp_path / "straight")]
-    assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])
-
-
-def test_the_log_of_a_run_that_was_killed(tmp_path):
-    """Before its first checkpoint: it begins anew. Within a line: that line is dropped."""
-    (tmp_path / "run").mkdir()
-    log = tmp_path / "run/log.jsonl"
-    log.write_text('{"settings": {}}\n{"step": 2, "loss": 1.0}\n')
-    train.run(command(tmp_path))
-    lines = log.read_text().splitlines()
-    assert [json.loads(line).get("step") for line in lines] == [None, 4, None]
-    log.write_text("\n".join([*lines, '{"step": 6, "lo']))
-    train.run(command(tmp_path))
-    assert log.read_text().splitlines() == lines
-    log.write_text("\n".join([lines[0], '{"step":', *lines[1:]]))
-    with pytest.raises(ValueError, match="log.jsonl: expected json in line 2"):
-        train.run(command(tmp_path))
-
-
-def test_a_checkpoint_falls_on_a_line_of_the_log(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        command(tmp_path, "--checkpoint-interval", "30")
-    assert "expected a multiple of 20, got 30" in capsys.readouterr().err
-
-
-def test_runs_of_other_settings_are_not_compared(tmp_path):
-    for name, batch in (("a", 2), ("b", 4)):
-        train.run(command(tmp_path / name, "--batch", str(batch)))
-        (tmp_path / name / "run").rename(tmp_path / f"run-{name}")
-    with pytest.raises(SystemExit, match="tiny: expected runs that differ in attention and seed alone, .* of batch"):
-        report.write(tmp_path)
-
-
-@pytest.fixture
-def video_folder(tmp_path):
-    folder = tmp_path / "data"
-    folder.mkdir()
-    rng = np.random.default_rng(5)
-    for n in range(3):
-        frames = [Image.fromarray(rng.integers(0, 256, (48, 96, 3), np.uint8)) for _ in range(18)]
-        frames[0].save(folder / f"{n}.gif", save_all=True, append_images=frames[1:])
-        (folder / f"{n}.txt").write_text(f"video {n}\n")
-    (folder / "stills").mkdir()
-    for n in range(17):
-        Image.new("RGB", (64, 64), (n, 0, 255)).save(folder / "stills" / f"{n:03d}.png")
-    return folder
-
-
-def test_a_folder_of_videos(video_folder, tmp_path, capsys):
-    source = videos.Folder(video_folder, TINY, tmp_path / "cache")
-    assert len(source.videos[True]) == 1 and len(source.videos[False]) == 3
-    captions, pixels = source.training(8, 5, slice(2, 6), "cpu")
-    assert pixels.shape == (4, 3, 16, 64, 64) and pixels.min() >= -1 and pixels.max() <= 1
-    assert set(captions) <= {"", "video 0", "video 1", "video 2"}
-    again = videos.Folder(video_folder, TINY, tmp_path / "cache").training(8, 5, slice(None), "cpu")
-    assert again[0][2:6] == captions and torch.equal(again[1][2:6], pixels)
-    assert not torch.equal(source.training(8, 6, slice(2, 6), "cpu")[1], pixels)
-    still = videos.decode(video_folder / "stills", 32, 32)
-    assert still.shape == (17, 32, 32, 3) and (still[3] == (3, 0, 255)).all()
-    assert train.run(command(tmp_path, "--data", str(video_folder)))["final_step"] == 4
-    assert "captions" not in capsys.readouterr().err
-    (video_folder / "0.txt").write_text("a caption of words that the grammar of the clips has never heard of")
-    with pytest.raises(ValueError, match="other settings: data 4 videos"):
-        train.run(command(tmp_path, "--data", str(video_folder)))
-    assert "1 of 4 captions are not told in full" in capsys.readouterr().err
-
-
-def test_folders_that_do_not_serve_are_named(video_folder, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="at least 32 frames, got 18"):
-        videos.Folder(video_folder, dataclasses.replace(TINY, frames=32), tmp_path / "cache")
-    with pytest.raises(ValueError, match="expected a folder of videos, got .*nowhere"):
-        videos.Folder(tmp_path / "nowhere", TINY, tmp_path / "cache")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="at least two videos, got 0"):
-        videos.Folder(tmp_path / "empty", TINY, tmp_path / "cache")
-    (tmp_path / "empty/a.mp4").write_bytes(b"no video")
-    monkeypatch.setattr(videos.shutil, "which", lambda name: None)
-    with pytest.raises(ValueError, match="the program ffmpeg, which reads a.mp4"):
-        videos.Folder(tmp_path / "empty", TINY, tmp_path / "cache")
-
-
-def test_two_processes_with_fsdp_train_as_one(tmp_path):
-    """By torchrun on the CPU: the same losses, and a checkpoint that one process goes on from."""
-    options = ["--size", "tiny", "--patch", "4,8,8", "--batch", "4", "--device", "cpu", "--evaluation-videos", "2",
-               "--sparsity", "0.5", "--warmup", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-
-    def run(processes, work):
-        start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
-        done = subprocess.run([sys.executable, *start, "training.dit.train", "--work", str(tmp_path / work), "--steps",
-                               "3", *options], env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return [json.loads(line) for line in (tmp_path / work / "log.jsonl").read_text().splitlines()]
-
-    one, two = run(1, "one"), run(2, "two")
-    assert (one[0]["processes"], two[0]["processes"]) == (1, 2)
-    assert two[1]["loss"] == pytest.approx(one[1]["loss"], rel=1e-5)
-    assert two[2]["evaluation_loss"] == pytest.approx(one[2]["evaluation_loss"], rel=1e-4)
-    state = torch.load(tmp_path / "two/checkpoint.pt", weights_only=True)
-    resumed = Trainer(Settings(**state["settings"]), TOKENIZER, videos.Procedural(TINY), Workers("cpu"))
-    resumed.load(tmp_path / "two/checkpoint.pt")
-    assert resumed.step == 3
-
-
-def test_an_experiment_keeps_to_its_budget_and_reports(tmp_path, capsys):
-    arguments = ["--work", str(tmp_path), "--steps", "tiny=4", "--batch", "2", "--arms", "dense,vsa0.5", "--patch",
-                 "4,8,8", "--device", "cpu", "--evaluation-videos", "2"]
-    experiment.main([*arguments, "--minutes", "5", "--seeds", "1,2"])
-    results = json.loads((tmp_path / "results.json").read_text())
-    assert [(r["arm"], r["seed"]) for r in results] == [("dense", 1), ("dense", 2), ("VSA 50.0%", 1), ("VSA 50.0%", 2)]
-    assert results[0]["training_flops"] > results[2]["training_flops"]
-    table = (tmp_path / "table.md").read_text()
-    assert table.count("\n") == 4 and "| tiny | VSA 50.0% | 2 |" in table and "1.00000 ± 0.00000" in table
-    assert (tmp_path / "loss.png").stat().st_size > 1000
-    capsys.readouterr()
-    experiment.main([*arguments, "--minutes", "0", "--seeds", "1,2,3"])
-    assert "tiny dense seed 3: left out, " in capsys.readouterr().err
-    assert len(json.loads((tmp_path / "results.json").read_text())) == 4
-    with pytest.raises(ValueError, match="arms: expected dense or vsa with a sparsity"):
-        experiment.main([*arguments, "--minutes", "1", "--seeds", "9", "--arms", "sparse"])
 
 
 @pytest.mark.gpu

@@ -1,0 +1,129 @@
+"""The commands of training/dit: logs, interruption, several processes, the experiment and its report."""
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("diffusers")
+pytest.importorskip("vsa_torch")
+from training.dit import experiment, report, train, videos  # noqa: E402
+from training.dit.settings import Settings  # noqa: E402
+from training.dit.trainer import Trainer  # noqa: E402
+from training.tests.dit_support import ROOT, TINY, TOKENIZER, command  # noqa: E402
+from training.workers import Workers  # noqa: E402
+
+
+def log_of(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+
+
+def test_the_command_writes_a_log_and_does_not_train_twice(tmp_path):
+    last = train.run(command(tmp_path, "--sparsity", "0.5"))
+    lines = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert lines[0]["settings"]["sparsity"] == 0.5 and lines[0]["tokens"] == 256 and lines[0]["parameters"] > 0
+    assert lines[1]["step"] == 4 and lines[1]["training_flops"] > lines[1]["attention_flops"] > 0
+    assert lines[2] == {"final_step": 4, "evaluation_loss": last["evaluation_loss"], "sparsity": 0.5}
+    assert math.isfinite(last["evaluation_loss"])
+    train.run(command(tmp_path, "--sparsity", "0.5"))
+    again = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert again == lines
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_a_signal_stops_goes_on_to_the_bit(tmp_path, monkeypatch, number):
+    straight = train.run(command(tmp_path / "straight"))
+    step_of = Trainer.train_step
+
+    def interrupted(self):
+        result = step_of(self)
+        if self.step == 3:
+            os.kill(os.getpid(), number)
+        return result
+
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) as stopped:
+        patched.setattr(Trainer, "train_step", interrupted)
+        train.run(command(tmp_path))
+    assert stopped.value.code == 128 + number and signal.getsignal(number) == before
+    assert [entry.get("step") for entry in log_of(tmp_path)] == [None, 3]
+    assert train.run(command(tmp_path))["evaluation_loss"] == straight["evaluation_loss"]
+    assert [entry.get("step") for entry in log_of(tmp_path)] == [None, 3, 4, None]
+    states = [torch.load(folder / "run/checkpoint.pt", weights_only=True)["networks"]
+              for folder in (tmp_path, tmp_path / "straight")]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])
+
+
+def test_the_log_of_a_run_that_was_killed(tmp_path):
+    """Before its first checkpoint: it begins anew. Within a line: that line is dropped."""
+    (tmp_path / "run").mkdir()
+    log = tmp_path / "run/log.jsonl"
+    log.write_text('{"settings": {}}\n{"step": 2, "loss": 1.0}\n')
+    train.run(command(tmp_path))
+    lines = log.read_text().splitlines()
+    assert [json.loads(line).get("step") for line in lines] == [None, 4, None]
+    log.write_text("\n".join([*lines, '{"step": 6, "lo']))
+    train.run(command(tmp_path))
+    assert log.read_text().splitlines() == lines
+    log.write_text("\n".join([lines[0], '{"step":', *lines[1:]]))
+    with pytest.raises(ValueError, match="log.jsonl: expected json in line 2"):
+        train.run(command(tmp_path))
+
+
+def test_a_checkpoint_falls_on_a_line_of_the_log(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command(tmp_path, "--checkpoint-interval", "30")
+    assert "expected a multiple of 20, got 30" in capsys.readouterr().err
+
+
+def test_runs_of_other_settings_are_not_compared(tmp_path):
+    for name, batch in (("a", 2), ("b", 4)):
+        train.run(command(tmp_path / name, "--batch", str(batch)))
+        (tmp_path / name / "run").rename(tmp_path / f"run-{name}")
+    with pytest.raises(SystemExit, match="tiny: expected runs that differ in attention and seed alone, .* of batch"):
+        report.write(tmp_path)
+
+
+def test_two_processes_with_fsdp_train_as_one(tmp_path):
+    """By torchrun on the CPU: the same losses, and a checkpoint that one process goes on from."""
+    options = ["--size", "tiny", "--patch", "4,8,8", "--batch", "4", "--device", "cpu", "--evaluation-videos", "2",
+               "--sparsity", "0.5", "--warmup", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+
+    def run(processes, work):
+        start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
+        done = subprocess.run([sys.executable, *start, "training.dit.train", "--work", str(tmp_path / work), "--steps",
+                               "3", *options], env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return [json.loads(line) for line in (tmp_path / work / "log.jsonl").read_text().splitlines()]
+
+    one, two = run(1, "one"), run(2, "two")
+    assert (one[0]["processes"], two[0]["processes"]) == (1, 2)
+    assert two[1]["loss"] == pytest.approx(one[1]["loss"], rel=1e-5)
+    assert two[2]["evaluation_loss"] == pytest.approx(one[2]["evaluation_loss"], rel=1e-4)
+    state = torch.load(tmp_path / "two/checkpoint.pt", weights_only=True)
+    resumed = Trainer(Settings(**state["settings"]), TOKENIZER, videos.Procedural(TINY), Workers("cpu"))
+    resumed.load(tmp_path / "two/checkpoint.pt")
+    assert resumed.step == 3
+
+
+def test_an_experiment_keeps_to_its_budget_and_reports(tmp_path, capsys):
+    arguments = ["--work", str(tmp_path), "--steps", "tiny=4", "--batch", "2", "--arms", "dense,vsa0.5", "--patch",
+                 "4,8,8", "--device", "cpu", "--evaluation-videos", "2"]
+    experiment.main([*arguments, "--minutes", "5", "--seeds", "1,2"])
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [(r["arm"], r["seed"]) for r in results] == [("dense", 1), ("dense", 2), ("VSA 50.0%", 1), ("VSA 50.0%", 2)]
+    assert results[0]["training_flops"] > results[2]["training_flops"]
+    table = (tmp_path / "table.md").read_text()
+    assert table.count("\n") == 4 and "| tiny | VSA 50.0% | 2 |" in table and "1.00000 ± 0.00000" in table
+    assert (tmp_path / "loss.png").stat().st_size > 1000
+    capsys.readouterr()
+    experiment.main([*arguments, "--minutes", "0", "--seeds", "1,2,3"])
+    assert "tiny dense seed 3: left out, " in capsys.readouterr().err
+    assert len(json.loads((tmp_path / "results.json").read_text())) == 4
+    with pytest.raises(ValueError, match="arms: expected dense or vsa with a sparsity"):
+        experiment.main([*arguments, "--minutes", "1", "--seeds", "9", "--arms", "sparse"])
