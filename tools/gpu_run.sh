@@ -5,7 +5,9 @@
 # usage: gpu_run.sh [tests] [large] [contestants CASES REPEATS SECONDS] [gradients CASES REPEATS SECONDS]
 #                   [bench CASES REPEATS] [sanitize]
 # contestants (forward) and gradients need a python3 with PyTorch; no case starts after SECONDS.
+# Exit status 1 if anything failed.
 set -u
+status=0
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-out}
 mkdir -p "$out"
@@ -16,6 +18,12 @@ export OMP_WAIT_POLICY=passive
 # The bundle's libraries are for the bundle's programs alone.
 ours() { LD_LIBRARY_PATH=$here/lib:${LD_LIBRARY_PATH:-} "$@"; }
 
+# ended NAME STATUS: says so, and remembers a failure.
+ended() {
+  echo "$1: exit $2"
+  [ "$2" = 0 ] || status=1
+}
+
 # group NAME LIMIT PROGRAM FILTER: 8 processes share the tests, each ends after LIMIT seconds.
 group() {
   local pids=() failed=0
@@ -25,6 +33,7 @@ group() {
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || failed=$((failed + 1)); done
+  [ $failed = 0 ] || status=1
   echo "tests $1: $(cat "$logs/$1".*.log | grep -c '^\[       OK') passed," \
     "$(cat "$logs/$1".*.log | grep -c '^\[  FAILED  \].*ms)$') failed," \
     "$(cat "$logs/$1".*.log | grep -c '^\[  SKIPPED \].*ms)$') skipped, $failed of 8 processes failed"
@@ -43,13 +52,13 @@ while [ $# -gt 0 ]; do
       ;;
     bench)
       ours timeout -s KILL 100 "$here/vsa_gpu_bench" "$2" "$3" > "$out/bench.jsonl" 2> "$out/bench.txt"
-      echo "bench: exit $?"
+      ended bench $?
       tail -80 "$out/bench.txt"
       shift 2
       ;;
     large)
       ours timeout -s KILL 200 "$here/gpu_tests" --gtest_filter='GpuLarge.*' > "$logs/large.log" 2>&1
-      echo "large: exit $?"
+      ended large $?
       grep -E '^\[ +(OK|FAILED|SKIPPED) .*ms' "$logs/large.log"
       ;;
     contestants | gradients)
@@ -59,7 +68,7 @@ while [ $# -gt 0 ]; do
       timeout -s KILL $(($4 + 120)) python3 "$here/contestants.py" --library "$here/libvsa.so" \
         --commit "$(cat "$here/COMMIT")" --passes $passes --cases "$2" --repeats "$3" --budget-s "$4" \
         > "$out/$1.jsonl" 2> "$out/$1.txt"
-      echo "$1: exit $?"
+      ended "$1" $?
       tail -5 "$out/$1.txt"
       python3 "$here/table.py" "$out/$1.jsonl" | tee "$out/$1.md"
       shift 3
@@ -78,7 +87,8 @@ while [ $# -gt 0 ]; do
       done
       for tool in memcheck racecheck synccheck initcheck; do
         wait "${pids[0]}"
-        echo "$tool: exit $?, $(grep -c '^\[       OK' "$logs/$tool.log") passed, $(tail -1 "$logs/$tool.log")"
+        ended "$tool" $?
+        echo "$tool: $(grep -c '^\[       OK' "$logs/$tool.log") passed, $(tail -1 "$logs/$tool.log")"
         grep -E '^\[ +(FAILED|SKIPPED) .*ms' "$logs/$tool.log" | head -5
         pids=("${pids[@]:1}")
       done
@@ -90,3 +100,4 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+exit $status

@@ -43,7 +43,7 @@ class Forward {
     const int64_t kv_heads = args.k.shape[1];
     const int64_t num_q_tiles = args.q_plan->num_tiles();
     const int64_t num_kv_tiles = args.kv_plan->num_tiles();
-    const auto tiles = [&](int64_t heads, int64_t rows, int64_t columns) {
+    const auto tiles = [&, batch = batch](int64_t heads, int64_t rows, int64_t columns) {
       return Tensor::bhsd(workspace_.take<float>(batch, heads, rows, columns), DType::kF32,
                           {batch, heads, rows, columns});
     };

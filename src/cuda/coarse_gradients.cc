@@ -27,10 +27,11 @@ struct CoarseGradients::Chunk {
 
 CoarseGradients::CoarseGradients(Carver& workspace, const ConstTensor& q, const ConstTensor& k,
                                  bool backward) {
-  const auto& [batch, num_heads, num_q_tiles, head_dim] = q.shape;
+  const int64_t batch = q.shape[0];
+  const int64_t num_q_tiles = q.shape[2];
   const int64_t num_kv_tiles = k.shape[2];
   const int64_t kv_heads = k.shape[1];
-  const int64_t group_size = num_heads / kv_heads;
+  const int64_t group_size = q.shape[1] / kv_heads;
   const int64_t pitch = (num_kv_tiles + 3) / 4 * 4;
   const int64_t kv_head_bytes =
       product(group_size, num_q_tiles, pitch, int64_t{sizeof(float)}, int64_t{backward ? 2 : 1});

@@ -83,12 +83,12 @@ Result<TensorPlan> plan_boxes(const TensorName& name, const ConstTensor& t, cons
     box.stride_bytes = {bytes(seq), bytes(seq * plan.grid[2]), bytes(seq * plane),
                         bytes(heads.stride)};
   }
-  for (int i = 0; kRunBox + i < kNumBoxes && plan.num_runs > 0; ++i) {
-    BoxPlan& box = all.boxes[static_cast<size_t>(kRunBox + i)];
+  for (size_t i = kRunBox; i < kNumBoxes && plan.num_runs > 0; ++i) {
+    BoxPlan& box = all.boxes[i];
     box.base = t.data;
     box.size = {head_dim, static_cast<uint64_t>(t.shape[2]), 1, 1, num_heads};
     box.stride_bytes = {bytes(seq), bytes(seq), bytes(seq), bytes(heads.stride)};
-    box.box = {kSlabElements, 1U << i, 1, 1, 1};
+    box.box = {kSlabElements, 1U << (i - kRunBox), 1, 1, 1};
   }
   return all;
 }
