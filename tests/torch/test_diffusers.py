@@ -207,13 +207,29 @@ def test_gradients_reach_the_gates(model):
         assert block.attn1.to_gate_compress.weight.grad.abs().sum() > 0
 
 
-def test_a_pipeline_has_one_or_two_transformers(model):
+def test_a_pipeline_with_one_transformer(model):
     class Pipeline:
         transformer, transformer_2 = model, None
 
     report = enable_vsa(Pipeline(), topk=1)
     run(model)
     assert len(report.rows) == LAYERS
+
+
+def test_steps_count_over_both_transformers_of_wan_22(model):
+    """The first runs the noisy steps and the second the rest: dense_steps and schedule are those of the video."""
+    class Pipeline:
+        transformer, transformer_2 = model, copy.deepcopy(model)
+
+    pipe = Pipeline()
+    report = enable_vsa(pipe, schedule=[0.0, 0.5, 0.75], gates=gate_weights())
+    assert report.num_gates == 2 * LAYERS
+    for part, timestep in ((pipe.transformer, 950), (pipe.transformer, 900), (pipe.transformer_2, 600),
+                           (pipe.transformer_2, 200)):
+        run(part, timestep=timestep)
+    assert [(row.step, row.kept) for row in report.rows[::LAYERS]] == [(0, 1.0), (1, 0.5), (2, 0.25), (3, 0.25)]
+    disable_vsa(pipe, drop_gates=True)
+    assert not pipe.transformer_2._forward_pre_hooks
 
 
 MISSING_LAYER = dict(itertools.islice(gate_weights().items(), 4))

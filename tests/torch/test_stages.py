@@ -71,6 +71,25 @@ def test_T43_prefix_is_kept_and_attends_to_everything(make):
     assert (lut[0, 0, :, :5] == torch.arange(5)).all()
 
 
+STAGES = {
+    "coarse_select": lambda q, k, v: vsa_torch.coarse_select(q, k, v, grid=(2, 3, 3), tile_shape=(2, 2, 2), topk=2)[0],
+    "block_sparse_attention": lambda q, k, v: vsa_torch.block_sparse_attention(
+        q, k, v, torch.tensor([[[[0, 2, -1], [1, -1, -1], [0, 1, 3], [-1, -1, -1]]]], dtype=torch.int32),
+        torch.tensor([[[2, 1, 3, 0]]], dtype=torch.int32), grid=(2, 3, 3), tile_shape=(2, 2, 2)),
+    "tile": lambda q, k, v: vsa_torch.tile(q * k + v, grid=(2, 3, 3), tile_shape=(2, 2, 2)),
+    "untile": lambda q, k, v: vsa_torch.untile(
+        vsa_torch.tile(q * k + v, grid=(2, 3, 3), tile_shape=(2, 2, 2)).sin(), grid=(2, 3, 3), tile_shape=(2, 2, 2)),
+    "prefix_and_gates": lambda q, k, v: vsa_torch.video_sparse_attention(
+        q, k, v, q * v, gate_fine=-0.5, grid=(2, 2, 4), tile_shape=(2, 2, 2), prefix=[2], topk=1, scale=0.7),
+}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_gradcheck_in_double(make, name):
+    inputs = [make(1, 18, 1, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    assert torch.autograd.gradcheck(STAGES[name], inputs, atol=1e-6)
+
+
 @pytest.mark.parametrize("order", ["raster", "tiles"])
 def test_the_stages_make_up_the_operator(make, close, order):
     leaves = [make(1, TOKENS, 2, 16, requires_grad=True) for _ in range(4)]
