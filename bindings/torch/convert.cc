@@ -202,7 +202,16 @@ std::optional<float> scale_of(const std::optional<double>& scale) {
 }
 
 TorchTensor new_tensor(const TorchTensor& like, const Ints& shape, ScalarType dtype) {
-  return torch::stable::new_empty(like, shape, dtype);
+  try {
+    return torch::stable::new_empty(like, shape, dtype);
+  } catch (const std::exception&) {
+    // The stable ABI tells that it failed, not why; of what can fail, only memory is not checked.
+    std::string extents;
+    for (const int64_t extent : shape)
+      extents += (extents.empty() ? "" : ",") + std::to_string(extent);
+    throw std::runtime_error("OutOfMemory: [new_tensor] memory: expected room for a tensor [" +
+                             extents + "], got none");
+  }
 }
 
 TorchTensor new_like(const TorchTensor& like) {

@@ -89,7 +89,7 @@ class Arguments {
 std::vector<int32_t> prefix_tiles(const TilePlan& plan);
 std::optional<float> scale_of(const std::optional<double>& scale);
 
-/// New memory on the device of `like`, contiguous.
+/// New memory on the device of `like`, contiguous; throws the exception of OutOfMemory.
 TorchTensor new_tensor(const TorchTensor& like, const Ints& shape, ScalarType dtype);
 TorchTensor new_like(const TorchTensor& like);
 /// What an optional output is where it was not asked for: shape [0].

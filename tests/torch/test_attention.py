@@ -108,8 +108,8 @@ def test_T19_T39_batch_items_and_views_do_not_matter(make):
 
 def test_T13_the_same_bits_every_time(make):
     inputs = [make(1, TOKENS, 2, 16, dtype=torch.bfloat16, requires_grad=True) for _ in range(4)]
-    results = []
-    for threads in (1, 2, 1):
+    results, before = [], torch.get_num_threads()
+    for threads in (1, 2, before):
         torch.set_num_threads(threads)
         out = vsa_torch.video_sparse_attention(*inputs, grid=GRID, topk=3)
         results.append([out, *torch.autograd.grad(out.float().sum(), inputs)])

@@ -131,6 +131,26 @@ def test_a_gradient_that_cuda_lacks_is_refused_before_anything_runs(monkeypatch)
         assert out.shape == q.shape and out.is_cuda
 
 
+def test_memory_that_there_is_not_is_an_out_of_memory_error():
+    """A token in a tile of 256: tile() wants 2^48 bytes, more than a process can address, for 1 KiB that is given."""
+    tokens = 2**23 - 1
+    x = torch.zeros(1, 1, 1, 256).expand(1, tokens, 128, 256)
+    with pytest.raises(torch.OutOfMemoryError, match=r"memory: expected room for a tensor \[1,2147483392,128,256\]"):
+        vsa_torch.tile(x, grid=(tokens, 1, 1), tile_shape=(1, 16, 16))
+
+
+@pytest.mark.parametrize("code, error", [("OutOfMemory", torch.OutOfMemoryError), ("Unsupported", NotImplementedError)])
+def test_errors_of_gradients_become_pythons_too(make, monkeypatch, code, error):
+    def failing(*arguments):
+        raise RuntimeError(f"{code}: [x] y: why")
+
+    inputs = [make(1, 210, 2, 16, requires_grad=True) for _ in range(3)]
+    out = vsa_torch.video_sparse_attention(*inputs, grid=(5, 6, 7), topk=3)
+    monkeypatch.setattr(torch.ops.vsa, "video_sparse_attention_backward", failing)
+    with pytest.raises(error, match="why"):
+        out.sum().backward()
+
+
 def test_errors_of_the_library_become_pythons():
     unsupported = _errors.translated(RuntimeError("Unsupported: [x] y: why"))
     assert type(unsupported) is NotImplementedError and str(unsupported) == "[x] y: why"

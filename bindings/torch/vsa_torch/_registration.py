@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from vsa_torch._errors import call
 from vsa_torch.tiling import num_tiles
 
 _FORWARD = ("video_sparse_attention", "coarse_select", "block_sparse_attention", "tile", "untile")
@@ -108,8 +109,8 @@ def _attention_backward(ctx, dout, *_):
         raise ValueError("[video_sparse_attention_backward] save_for_backward: expected True in the "
                          "forward call, got False")
     query, key, value, gate_coarse, gate_fine, *forward = ctx.saved_tensors
-    dq, dk, dv, dcoarse, dfine = torch.ops.vsa.video_sparse_attention_backward(
-        _last_axis_contiguous(dout), query, key, value, gate_coarse, gate_fine, *ctx.weights, *forward,
+    dq, dk, dv, dcoarse, dfine = call(
+        torch.ops.vsa.video_sparse_attention_backward, _last_axis_contiguous(dout), query, key, value, gate_coarse, gate_fine, *ctx.weights, *forward,
         *ctx.constants)
     return (dq, dk, dv, None if gate_coarse is None else dcoarse, None if gate_fine is None else dfine,
             *[None] * 11)
@@ -123,8 +124,8 @@ def _coarse_setup(ctx, inputs, output):
 
 
 def _coarse_backward(ctx, dcoarse_out, *_):
-    grads = torch.ops.vsa.coarse_select_backward(_last_axis_contiguous(dcoarse_out),
-                                                 *ctx.saved_tensors, *ctx.constants)
+    grads = call(torch.ops.vsa.coarse_select_backward, _last_axis_contiguous(dcoarse_out), *ctx.saved_tensors,
+                 *ctx.constants)
     return *grads, *[None] * 6
 
 
@@ -137,8 +138,8 @@ def _sparse_setup(ctx, inputs, output):
 
 
 def _sparse_backward(ctx, dout, _):
-    grads = torch.ops.vsa.block_sparse_attention_backward(_last_axis_contiguous(dout),
-                                                          *ctx.saved_tensors, *ctx.constants)
+    grads = call(torch.ops.vsa.block_sparse_attention_backward, _last_axis_contiguous(dout), *ctx.saved_tensors,
+                 *ctx.constants)
     return *grads, *[None] * 8
 
 
@@ -147,11 +148,11 @@ def _tiling_setup(ctx, inputs, output):
 
 
 def _tile_backward(ctx, dtiled):
-    return torch.ops.vsa.untile(_last_axis_contiguous(dtiled), *ctx.constants), None, None, None
+    return call(torch.ops.vsa.untile, _last_axis_contiguous(dtiled), *ctx.constants), None, None, None
 
 
 def _untile_backward(ctx, dx):
-    return torch.ops.vsa.tile(_last_axis_contiguous(dx), *ctx.constants), None, None, None
+    return call(torch.ops.vsa.tile, _last_axis_contiguous(dx), *ctx.constants), None, None, None
 
 
 for _name, _backward, _setup in (
