@@ -223,8 +223,8 @@ void run(const AttendCommand& command) {
   const Context context = command.backend.context();
   check_distinct({{"input", command.tensors.file}, {"--output", command.output}});
   AttentionInput input(command.tensors);
-  check(io::check_writable(command.output));
   const InterruptScope interrupt;
+  check(io::check_writable(command.output));
   AttendResult result = attend(command, input, context, interrupt);
   write(command, input, result);
   report(command, input, result);

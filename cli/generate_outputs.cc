@@ -28,10 +28,12 @@ std::vector<NamedPath> OutputPaths::files() const {
 
 void OutputPaths::check_writable() const {
   check_distinct(files());
+  const InterruptScope interrupt;  // a probe that is cut off would leave its file behind
   vsa::cli::check(video::check_video_path(video));
   for (const fs::path& path : {contact_sheet, report, latents}) {
     if (!path.empty()) check(io::check_writable(path));
   }
+  interrupt.check();
   if (!contact_sheet.empty() && contact_sheet.extension() != ".png") {
     fail_usage(fmt::format("--contact-sheet: expected a .png, got {}", contact_sheet.string()));
   }

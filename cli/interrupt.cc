@@ -10,12 +10,12 @@ namespace vsa::cli {
 namespace {
 
 // A signal handler can reach nothing but globals.
-std::atomic<bool> g_deferred = false;
+std::atomic<int> g_scopes = 0;
 std::atomic<bool> g_requested = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int) {
-  if (g_deferred && !g_requested.exchange(true)) return;
+  if (g_scopes > 0 && !g_requested.exchange(true)) return;
   ::_exit(static_cast<int>(ExitCode::kInterrupted));
 }
 
@@ -30,11 +30,11 @@ void install_interrupt_handlers() {
 }
 
 InterruptScope::InterruptScope() {
-  g_requested = false;
-  g_deferred = true;
+  if (g_scopes == 0) g_requested = false;
+  ++g_scopes;
 }
 
-InterruptScope::~InterruptScope() { g_deferred = false; }
+InterruptScope::~InterruptScope() { --g_scopes; }
 
 bool InterruptScope::requested() const { return g_requested; }
 

@@ -9,7 +9,8 @@ namespace vsa::cli {
 void install_interrupt_handlers();
 
 /// While one lives, the first SIGINT or SIGTERM only sets a flag; the work is expected to stop soon
-/// and keep what it has. The second one ends the process. One at a time.
+/// and keep what it has. The second one ends the process. Scopes may lie within each other: a
+/// signal in any of them counts until the outermost ends.
 class InterruptScope {
  public:
   InterruptScope();
