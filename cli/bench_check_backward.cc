@@ -146,8 +146,10 @@ CheckResult check_coarse_backward(const BenchProblem& p) {
   Replacements made;
   made.renew({&args.dq_pooled, &args.dk_pooled, &args.dv_pooled});
   check(vsa::coarse_backward(kReference, args));
-  return {.error = worst({relative_l2(p.dq_pooled.view(), args.dq_pooled),
-                          relative_l2(p.dk_pooled.view(), args.dk_pooled),
+  // With one tile, softmax has no gradient: what rounding leaves of dq and dk is held to dv.
+  const double least = 0.1 * l2(args.dv_pooled);
+  return {.error = worst({relative_l2(p.dq_pooled.view(), args.dq_pooled, least),
+                          relative_l2(p.dk_pooled.view(), args.dk_pooled, least),
                           relative_l2(p.dv_pooled.view(), args.dv_pooled)}),
           .tolerance = bench_tolerance(args.dq_pooled.dtype),
           .tiles_checked = p.plan.num_tiles()};

@@ -6,25 +6,41 @@
 
 namespace vsa::cli {
 
-double relative_l2(const ConstTensor& got, const ConstTensor& want) {
-  double error = 0.0;
-  double norm = 0.0;
-  for (int64_t b = 0; b < want.shape[0]; ++b) {
-    for (int64_t h = 0; h < want.shape[1]; ++h) {
-      for (int64_t s = 0; s < want.shape[2]; ++s) {
-        const int64_t g = b * got.stride[0] + h * got.stride[1] + s * got.stride[2];
-        const int64_t w = b * want.stride[0] + h * want.stride[1] + s * want.stride[2];
-        for (int64_t d = 0; d < want.shape[3]; ++d) {
-          const double y = element(want.data, want.dtype, w + d);
-          const double e = element(got.data, got.dtype, g + d) - y;
-          error += e * e;
-          norm += y * y;
-        }
+namespace {
+
+/// Calls visit with the offset of each element in x and in `like_x`, a tensor of its shape.
+template <class Visit>
+void for_each_element(const ConstTensor& x, const ConstTensor& like_x, const Visit& visit) {
+  for (int64_t b = 0; b < x.shape[0]; ++b) {
+    for (int64_t h = 0; h < x.shape[1]; ++h) {
+      for (int64_t s = 0; s < x.shape[2]; ++s) {
+        const int64_t i = b * x.stride[0] + h * x.stride[1] + s * x.stride[2];
+        const int64_t j = b * like_x.stride[0] + h * like_x.stride[1] + s * like_x.stride[2];
+        for (int64_t d = 0; d < x.shape[3]; ++d) visit(i + d, j + d);
       }
     }
   }
+}
+
+}  // namespace
+
+double relative_l2(const ConstTensor& got, const ConstTensor& want, double least) {
+  double error = 0.0;
+  for_each_element(want, got, [&](int64_t w, int64_t g) {
+    const double e = element(got.data, got.dtype, g) - element(want.data, want.dtype, w);
+    error += e * e;
+  });
   if (error == 0.0) return 0.0;
-  return std::sqrt(error / norm);
+  return std::sqrt(error) / std::max(l2(want), least);
+}
+
+double l2(const ConstTensor& x) {
+  double sum = 0.0;
+  for_each_element(x, x, [&](int64_t i, int64_t) {
+    const double value = element(x.data, x.dtype, i);
+    sum += value * value;
+  });
+  return std::sqrt(sum);
 }
 
 OwnedTensor like(const ConstTensor& x) {

@@ -12,9 +12,12 @@ namespace vsa::cli {
 
 inline constexpr Context kReference{.backend = BackendId::kReference};
 
-/// |got - want| / |want| over all elements; NaN if any value is NaN, infinite if want is 0 and got
-/// is not.
-double relative_l2(const ConstTensor& got, const ConstTensor& want);
+/// |got - want| / max(|want|, least) over all elements; NaN if any value is NaN, infinite if both
+/// are 0 and got is not want.
+double relative_l2(const ConstTensor& got, const ConstTensor& want, double least = 0.0);
+
+/// |x| over all elements.
+double l2(const ConstTensor& x);
 
 /// A tensor like `x`, to be written by the reference.
 OwnedTensor like(const ConstTensor& x);
