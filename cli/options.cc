@@ -71,9 +71,10 @@ int64_t KeepOptions::topk_of(int64_t num_kv_tiles) const {
   if (keep && !(*keep > 0.0 && *keep <= 1.0)) {
     fail_usage(fmt::format("--keep: expected a number in (0, 1], got {}", *keep));
   }
-  // Below 0 keeps all and above 1 keeps one, as topk_from_sparsity defines.
-  if (sparsity && !std::isfinite(*sparsity)) {
-    fail_usage(fmt::format("--sparsity: expected a finite number, got {}", *sparsity));
+  // Below 0 keeps all, as topk_from_sparsity defines; above 1 can only be meant as a percentage.
+  if (sparsity && !(std::isfinite(*sparsity) && *sparsity <= 1.0)) {
+    fail_usage(fmt::format("--sparsity: expected a number of at most 1, got {}", *sparsity),
+               "`--sparsity 0.875` keeps one tile in eight");
   }
   return take(topk_from_sparsity(sparsity ? *sparsity : 1.0 - *keep, num_kv_tiles));
 }

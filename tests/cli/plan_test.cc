@@ -94,8 +94,9 @@ TEST(CliPlan, WrongOptions) {
   fails({"--grid", "4,4,4", "--topk", "1", "--tile", "2000000000,2000000000,2000000000"},
         "--tile: expected at most 256");
   fails({"--grid", "2000000000,2000000000,2000000000", "--topk", "1"}, "grid: expected");
-  for (const char* wrong : {"nan", "inf", "-inf"}) {
-    fails({"--grid", "4,4,4", "--sparsity", wrong}, "--sparsity: expected a finite number, got ");
+  for (const char* wrong : {"nan", "inf", "-inf", "90", "1.01"}) {
+    fails({"--grid", "4,4,4", "--sparsity", wrong},
+          "--sparsity: expected a number of at most 1, got ");
     fails({"--grid", "4,4,4", "--keep", wrong}, "--keep: expected a number in (0, 1], got ");
   }
   fails({"--grid", "4,4,4", "--sparsity", "half"}, "--sparsity");
