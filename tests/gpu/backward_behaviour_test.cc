@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tests/gpu/cases.h"
+#include "tests/gpu/wild_table.h"
 #include "tests/support/compare.h"
 
 namespace vsa::test::gpu {
@@ -276,22 +276,10 @@ TEST(GpuBackwardBehaviour, EntriesThatNameNoTileAreIgnored) {
   const Heads heads{1, 2, 1, 128};
   const Qkv in = make_qkv(DType::kBF16, heads, plan, plan, 1);
   const TestTensor dout = token_tensor(DType::kBF16, heads, plan, 6);
-  const LutDims dims{.batch = 1, .num_heads = 2, .num_q_tiles = 12, .pitch = 4};
-  LutBuffer wild(dims);
-  LutBuffer clean(dims);
-  for (int64_t row = 0; row < 24; ++row) {
-    const auto tile = static_cast<int32_t>(row % 11);
-    const int32_t entries[] = {INT32_MIN, tile, tile + 1, row % 2 == 0 ? 12 : INT32_MAX};
-    std::ranges::copy(entries, wild.view().index + row * dims.pitch);
-    wild.view().count[row] = row % 3 == 0 ? INT32_MAX : row % 3 == 1 ? 4 : -7;
-    if (row % 3 == 2) continue;
-    clean.view().index[row * dims.pitch] = tile;
-    clean.view().index[row * dims.pitch + 1] = tile + 1;
-    clean.view().count[row] = 2;
-  }
-  const FineResult forward = gpu::run_fine(in, clean.view());
-  const Gradients got = gpu::run_fine_backward(in, wild.view(), forward, dout);
-  const Gradients want = gpu::run_fine_backward(in, clean.view(), forward, dout);
+  const WildTable table;
+  const FineResult forward = gpu::run_fine(in, table.clean.view());
+  const Gradients got = gpu::run_fine_backward(in, table.wild.view(), forward, dout);
+  const Gradients want = gpu::run_fine_backward(in, table.clean.view(), forward, dout);
   EXPECT_TRUE(same_bits(got.dq, want.dq));
   EXPECT_TRUE(same_bits(got.dk, want.dk));
   EXPECT_TRUE(same_bits(got.dv, want.dv));

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "src/cuda/launch.h"
-#include "tests/gpu/cases.h"
+#include "tests/gpu/wild_table.h"
 #include "tests/support/compare.h"
 
 namespace vsa::test::gpu {
@@ -76,21 +76,9 @@ TEST(GpuEdges, NanInAPooledQueryStaysNan) {
 TEST(GpuEdges, EntriesThatNameNoTileAreIgnored) {
   VSA_NEEDS_GPU;
   const Qkv in = small_problem();
-  const LutDims dims{.batch = 1, .num_heads = 2, .num_q_tiles = 12, .pitch = 4};
-  LutBuffer wild(dims);
-  LutBuffer clean(dims);
-  for (int64_t row = 0; row < 24; ++row) {
-    const auto tile = static_cast<int32_t>(row % 11);
-    const int32_t entries[] = {INT32_MIN, tile, tile + 1, row % 2 == 0 ? 12 : INT32_MAX};
-    std::ranges::copy(entries, wild.view().index + row * dims.pitch);
-    wild.view().count[row] = row % 3 == 0 ? INT32_MAX : row % 3 == 1 ? 4 : -7;
-    if (row % 3 == 2) continue;
-    clean.view().index[row * dims.pitch] = tile;
-    clean.view().index[row * dims.pitch + 1] = tile + 1;
-    clean.view().count[row] = 2;
-  }
-  const FineResult got = gpu::run_fine(in, wild.view());
-  const FineResult want = gpu::run_fine(in, clean.view());
+  const WildTable table;
+  const FineResult got = gpu::run_fine(in, table.wild.view());
+  const FineResult want = gpu::run_fine(in, table.clean.view());
   EXPECT_TRUE(same_bits(got.out, want.out));
   EXPECT_TRUE(same_bits(got.lse, want.lse));
 }

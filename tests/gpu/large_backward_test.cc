@@ -35,12 +35,8 @@ TEST(GpuLarge, T27_GradientsOfTheOperator) {
   const LargeTensor fine_out(seq_len), dq(seq_len), dk(seq_len), dv(seq_len), dgate(seq_len);
   const DeviceBytes lse_memory(kBatch * kHeads * seq_len * 4);
   const Tensor lse = Tensor::bhsd(lse_memory.data(), DType::kF32, {kBatch, kHeads, seq_len, 1});
-  LutBuffer table(LutDims{kBatch, kHeads, n, kTopk});
-  for (int64_t row = 0; row < kBatch * kHeads * n; ++row) {
-    fill_row(table.view().index + row * kTopk, row / n, row % n, n);
-    table.view().count[row] = kTopk;
-  }
-  const DeviceLut there(std::as_const(table).view());
+  const LutBuffer table = large_table(n);
+  const DeviceLut there(table.view());
   run_on_gpu([&](const Context& context) {
     return attention_forward(context, {.q = q.view(),
                                        .k = k.view(),

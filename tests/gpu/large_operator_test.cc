@@ -13,12 +13,8 @@ TEST(GpuLarge, T27_TheOperator) {
   const LargeTensor q(plan.seq_len(), 1), k(plan.seq_len(), 2), v(plan.seq_len(), 3);
   const LargeTensor gate(plan.seq_len(), 4);
   const LargeTensor out(plan.seq_len());
-  LutBuffer table(LutDims{kBatch, kHeads, n, kTopk});
-  for (int64_t row = 0; row < kBatch * kHeads * n; ++row) {
-    fill_row(table.view().index + row * kTopk, row / n, row % n, n);
-    table.view().count[row] = kTopk;
-  }
-  const DeviceLut there(std::as_const(table).view());
+  const LutBuffer table = large_table(n);
+  const DeviceLut there(table.view());
   run_on_gpu([&](const Context& context) {
     return attention_forward(context, {.q = q.view(),
                                        .k = k.view(),

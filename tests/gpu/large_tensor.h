@@ -112,6 +112,16 @@ inline void fill_row(int32_t* index, int64_t n, int64_t tile, int64_t num_tiles)
   std::ranges::copy(kept, index);
 }
 
+/// Those rows for every head.
+inline LutBuffer large_table(int64_t num_tiles) {
+  LutBuffer table(LutDims{kBatch, kHeads, num_tiles, kTopk});
+  for (int64_t row = 0; row < kBatch * kHeads * num_tiles; ++row) {
+    fill_row(table.view().index + row * kTopk, row / num_tiles, row % num_tiles, num_tiles);
+    table.view().count[row] = kTopk;
+  }
+  return table;
+}
+
 inline TilePlan large_plan() {
   return grid_plan({11, 50, 60}, {4, 4, 4});
 }  // 33000 tokens, edges cut off

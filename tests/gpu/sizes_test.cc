@@ -3,8 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/gpu/cases.h"
-#include "tests/support/compare.h"
+#include "tests/gpu/selection.h"
 #include "tests/support/magnitude.h"
 
 namespace vsa::test::gpu {
@@ -22,18 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Tiles, GpuSelectSizes,
 
 void expect_same_selection(const TestTensor& scores) {
   const int64_t most = scores.dims().head_dim;
-  const std::vector<int32_t> forced{0, static_cast<int32_t>(most - 1)};
-  const std::vector<int32_t> dense{2};
-  for (const int64_t topk : {int64_t{1}, most / 8 + 1, most - most / 3, most}) {
-    SCOPED_TRACE(topk);
-    for (const SelectOptions& options :
-         {SelectOptions{.topk = topk}, SelectOptions{.topk = topk,
-                                       .forced_columns = std::span(forced).first(most > 1 ? 2 : 1),
-                                       .dense_rows = dense}}) {
-      EXPECT_TRUE(same_lut(gpu::run_select(scores, options).view(),
-                           test::run_select(kReference, scores, options).view()));
-    }
-  }
+  gpu::expect_same_selection(scores, {1, most / 8 + 1, most - most / 3, most}, 2);
 }
 
 TEST_P(GpuSelectSizes, DistinctScores) {

@@ -2,8 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/gpu/cases.h"
-#include "tests/support/compare.h"
+#include "tests/gpu/selection.h"
 #include "tests/support/magnitude.h"
 
 namespace vsa::test::gpu {
@@ -89,18 +88,8 @@ TEST_P(GpuStages, SelectGivesTheSameTable) {
   }
   scores.set_values(values);
   const int64_t most = scores.dims().head_dim;
-  const std::vector<int32_t> forced{0, static_cast<int32_t>(most - 1)};
-  const std::vector<int32_t> dense{static_cast<int32_t>(scores.dims().seq_len / 2)};
-  for (const int64_t topk : {int64_t{1}, (most + 1) / 2, most}) {
-    SCOPED_TRACE(topk);
-    for (const SelectOptions& options :
-         {SelectOptions{.topk = topk}, SelectOptions{.topk = topk,
-                                       .forced_columns = std::span(forced).first(most > 1 ? 2 : 1),
-                                       .dense_rows = dense}}) {
-      EXPECT_TRUE(same_lut(gpu::run_select(scores, options).view(),
-                           test::run_select(kReference, scores, options).view()));
-    }
-  }
+  expect_same_selection(scores, {1, (most + 1) / 2, most},
+                        static_cast<int32_t>(scores.dims().seq_len / 2));
 }
 
 TEST_P(GpuStages, Fine) {

@@ -26,7 +26,7 @@ __device__ __forceinline__ void wgmma_wait() {
 }
 
 /// Keeps ptxas from moving what makes `x` behind the next wait, where it would no longer overlap
-/// with the products waited for: x < 0 never holds, which only we know.
+/// with the products waited for: what happens if x < 0 does nothing, but ptxas takes it for real.
 __device__ __forceinline__ void finish_before_wait(float x) {
   asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p nanosleep.u32 0;\n}\n" ::"f"(x)
                : "memory");
