@@ -141,18 +141,6 @@ TEST(GpuBackwardBehaviour, T41_GraphReplayFollowsNewTables) {
   expect_cuda(cudaStreamDestroy(stream));
 }
 
-TestTensor item(const TestTensor& x, int64_t b) {
-  Dims dims = x.dims();
-  dims.batch = 1;
-  TestTensor one(x.dtype(), dims);
-  for (int64_t h = 0; h < dims.num_heads; ++h) {
-    for (int64_t s = 0; s < dims.seq_len; ++s) {
-      for (int64_t d = 0; d < dims.head_dim; ++d) one.set(0, h, s, d, x.at(b, h, s, d));
-    }
-  }
-  return one;
-}
-
 /// T19: an item of a batch gives the bits it gives alone.
 TEST(GpuBackwardBehaviour, T19_BatchItemsAreIndependent) {
   VSA_NEEDS_GPU;
@@ -161,16 +149,16 @@ TEST(GpuBackwardBehaviour, T19_BatchItemsAreIndependent) {
   const AttentionGradients got = both.gradients();
   for (int64_t b = 0; b < 2; ++b) {
     Trained alone(DType::kBF16, kHeads, plan, plan, 2);
-    alone.in.q = item(both.in.q, b);
-    alone.in.k = item(both.in.k, b);
-    alone.in.v = item(both.in.v, b);
-    alone.gate = item(both.gate, b);
-    alone.dout = item(both.dout, b);
+    alone.in.q = batch_item(both.in.q, b);
+    alone.in.k = batch_item(both.in.k, b);
+    alone.in.v = batch_item(both.in.v, b);
+    alone.gate = batch_item(both.gate, b);
+    alone.dout = batch_item(both.dout, b);
     alone.options.gate_coarse = Gate::tensor(alone.gate.view());
     alone.forward = gpu::run_attention(alone.in, alone.options, Outputs::kAll);
     const AttentionGradients want = alone.gradients();
-    EXPECT_TRUE(same({item(got.dq, b), item(got.dk, b), item(got.dv, b), item(got.dgate_coarse, b),
-                      item(got.dgate_fine, b)},
+    EXPECT_TRUE(same({batch_item(got.dq, b), batch_item(got.dk, b), batch_item(got.dv, b),
+                      batch_item(got.dgate_coarse, b), batch_item(got.dgate_fine, b)},
                      want));
   }
 }

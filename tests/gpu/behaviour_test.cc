@@ -139,21 +139,13 @@ TEST(GpuBehaviour, T19_BatchItemsAreIndependent) {
   const AttentionOptions options{.gate_coarse = Gate::one(), .select = {.topk = 2}};
   const AttentionResult both = gpu::run_attention(in, options, Outputs::kOutOnly);
   for (int64_t b = 0; b < 2; ++b) {
-    const auto item = [&](const TestTensor& x) {
-      Dims dims = x.dims();
-      dims.batch = 1;
-      TestTensor one(x.dtype(), dims);
-      for (int64_t h = 0; h < dims.num_heads; ++h) {
-        for (int64_t s = 0; s < dims.seq_len; ++s) {
-          for (int64_t d = 0; d < dims.head_dim; ++d) one.set(0, h, s, d, x.at(b, h, s, d));
-        }
-      }
-      return one;
-    };
-    const Qkv alone{
-        .q = item(in.q), .k = item(in.k), .v = item(in.v), .q_plan = plan, .kv_plan = plan};
-    EXPECT_TRUE(
-        same_bits(item(both.out), gpu::run_attention(alone, options, Outputs::kOutOnly).out));
+    const Qkv alone{.q = batch_item(in.q, b),
+                    .k = batch_item(in.k, b),
+                    .v = batch_item(in.v, b),
+                    .q_plan = plan,
+                    .kv_plan = plan};
+    EXPECT_TRUE(same_bits(batch_item(both.out, b),
+                          gpu::run_attention(alone, options, Outputs::kOutOnly).out));
   }
 }
 

@@ -62,35 +62,22 @@ TEST_P(Attention, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   }
 }
 
-/// Batch item b of x.
-TestTensor item(const TestTensor& x, int64_t b) {
-  Dims dims = x.dims();
-  dims.batch = 1;
-  TestTensor one(x.dtype(), dims);
-  for (int64_t h = 0; h < dims.num_heads; ++h) {
-    for (int64_t s = 0; s < dims.seq_len; ++s) {
-      for (int64_t d = 0; d < dims.head_dim; ++d) one.set(0, h, s, d, x.at(b, h, s, d));
-    }
-  }
-  return one;
-}
-
 TEST_P(Attention, T19_ABatchIsItsItems) {
   const Qkv in = problem();
   const TestTensor dout = token_tensor(DType::kF32, kHeads, in.q_plan, 3);
   const AttentionOptions options{.select = {.topk = 3}};
   const BothWays both = run(context(), in, options, dout);
   for (const int64_t b : {0, 1}) {
-    const Qkv alone{.q = item(in.q, b),
-                    .k = item(in.k, b),
-                    .v = item(in.v, b),
+    const Qkv alone{.q = batch_item(in.q, b),
+                    .k = batch_item(in.k, b),
+                    .v = batch_item(in.v, b),
                     .q_plan = in.q_plan,
                     .kv_plan = in.kv_plan};
-    const BothWays one = run(context(), alone, options, item(dout, b));
-    EXPECT_TRUE(same_bits(item(both.forward.out, b).view(), one.forward.out.view()));
-    EXPECT_TRUE(same_bits(item(both.gradients.dq, b).view(), one.gradients.dq.view()));
-    EXPECT_TRUE(same_bits(item(both.gradients.dk, b).view(), one.gradients.dk.view()));
-    EXPECT_TRUE(same_bits(item(both.gradients.dv, b).view(), one.gradients.dv.view()));
+    const BothWays one = run(context(), alone, options, batch_item(dout, b));
+    EXPECT_TRUE(same_bits(batch_item(both.forward.out, b).view(), one.forward.out.view()));
+    EXPECT_TRUE(same_bits(batch_item(both.gradients.dq, b).view(), one.gradients.dq.view()));
+    EXPECT_TRUE(same_bits(batch_item(both.gradients.dk, b).view(), one.gradients.dk.view()));
+    EXPECT_TRUE(same_bits(batch_item(both.gradients.dv, b).view(), one.gradients.dv.view()));
   }
 }
 

@@ -137,18 +137,11 @@ TEST(FullSize, T19_BatchesOfGuidance) {
   const AttentionOptions options{.select = {.topk = 2}};
   const AttentionResult both = run_attention(kCpu, in, options);
   for (const int64_t b : {0, 1}) {
-    const auto item = [b](const TestTensor& x) {
-      Dims dims = x.dims();
-      dims.batch = 1;
-      TestTensor one(x.dtype(), dims, x.order());
-      const std::vector<double> all = x.values();
-      const auto size = static_cast<std::ptrdiff_t>(all.size() / 2);
-      one.set_values({all.begin() + b * size, all.begin() + (b + 1) * size});
-      return one;
-    };
-    const AttentionResult alone =
-        run_attention(kCpu, {item(in.q), item(in.k), item(in.v), in.q_plan, in.kv_plan}, options);
-    EXPECT_TRUE(same_bits(item(both.out).view(), alone.out.view()));
+    const AttentionResult alone = run_attention(
+        kCpu,
+        {batch_item(in.q, b), batch_item(in.k, b), batch_item(in.v, b), in.q_plan, in.kv_plan},
+        options);
+    EXPECT_TRUE(same_bits(batch_item(both.out, b).view(), alone.out.view()));
   }
 }
 

@@ -138,6 +138,18 @@ TestTensor constant_tensor(DType dtype, Dims dims, double x, Order order) {
   return tensor;
 }
 
+TestTensor batch_item(const TestTensor& x, int64_t b) {
+  Dims dims = x.dims();
+  dims.batch = 1;
+  TestTensor one(x.dtype(), dims);
+  for (int64_t h = 0; h < dims.num_heads; ++h) {
+    for (int64_t s = 0; s < dims.seq_len; ++s) {
+      for (int64_t d = 0; d < dims.head_dim; ++d) one.set(0, h, s, d, x.at(b, h, s, d));
+    }
+  }
+  return one;
+}
+
 void fill_padding(TestTensor& tensor, const TilePlan& plan, double x) {
   std::vector<bool> valid(static_cast<size_t>(plan.seq_len()), false);
   for (int64_t t = 0; t < plan.num_tiles(); ++t) {

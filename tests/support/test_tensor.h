@@ -72,6 +72,9 @@ TestTensor normal_tensor(DType dtype, Dims dims, uint64_t seed, Order order = Or
 /// Every element x.
 TestTensor constant_tensor(DType dtype, Dims dims, double x, Order order = Order::kBshd);
 
+/// Batch item b of x, as a tensor of one item.
+TestTensor batch_item(const TestTensor& x, int64_t b);
+
 /// Sets the rows at positions that belong to no tile of the plan to x.
 void fill_padding(TestTensor& tensor, const TilePlan& plan, double x);
 
