@@ -20,7 +20,7 @@ def config_of(settings: Settings) -> WanConfig:
     return WanConfig(
         patch_size=settings.patch, num_attention_heads=size.heads, attention_head_dim=size.head_dim,
         text_dim=size.text_dim, freq_dim=min(256, size.heads * size.head_dim), ffn_dim=size.ffn,
-        num_layers=size.layers, rope_max_seq_len=max(settings.grid), tile_shape=settings.tile_shape)
+        num_layers=size.layers, rope_max_seq_len=max(64, *settings.grid), tile_shape=settings.tile_shape)
 
 
 class Networks(nn.Module):

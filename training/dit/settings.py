@@ -18,6 +18,7 @@ class Size:
 
 SIZES = {
     "tiny": Size(2, 2, 16, 64, text_dim=16),  # for tests
+    "toy": Size(7, 4, 64, 640),  # models/wan-toy
     "10m": Size(8, 4, 64, 1024),
     "60m": Size(13, 8, 64, 2048),
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from training.dit import export, flops
+from training.dit import flops, model_folder
 from training.dit import log as log_file
 from training.dit.interrupt import Stop
 from training.dit.settings import SIZES, Settings
@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--work", type=Path, required=True, help="folder of the checkpoint and log")
     made.add_argument("--data", type=Path, help="folder of videos with captions NAME.txt; default: procedural clips")
     made.add_argument("--tokenizer", type=Path, default=TOKENIZER)
+    made.add_argument("--weights", type=Path, help="begin with those of a model folder, such as one of --export")
     made.add_argument("--export", type=Path, help="at the end, write a model folder for `vsa generate`")
     made.add_argument("--minutes", type=float, help="stop after these, resumable")
     made.add_argument("--checkpoint-interval", type=_interval, default=500, help=f"steps, a multiple of {LOG_INTERVAL}")
@@ -84,11 +85,13 @@ def run(args: argparse.Namespace) -> dict:
         trainer.load(checkpoint)
         if workers.is_first:
             print(f"resumed at step {trainer.step}", file=sys.stderr)
+    elif args.weights:
+        model_folder.read(trainer, args.weights)
     seconds = log_file.trim(log_path, trainer.step) if workers.is_first else 0.0
     with open(log_path if workers.is_first else os.devnull, "a") as log, Stop(workers.count == 1) as stop:
         last = _run(args, trainer, log, seconds, stop)
     if args.export and "final_step" in last:
-        export.write(trainer, args.export)
+        model_folder.write(trainer, args.export)
     workers.close()
     if stop.signal and "final_step" not in last:
         if workers.is_first:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_model_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
@@ -137,6 +137,9 @@ class Trainer:
         """All weights, whole."""
         return {name: (p.full_tensor() if isinstance(p, DTensor) else p).detach()
                 for name, p in self.networks.named_parameters()}
+
+    def set_weights(self, weights: dict[str, Tensor]) -> None:
+        set_model_state_dict(self.networks, weights, options=_WHOLE)
 
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)

@@ -1,6 +1,7 @@
 """Training of diffusers' Wan transformer: resumption to the bit, schedule, arms, FLOPs, export."""
 import dataclasses
 import math
+import types
 
 import pytest
 import torch
@@ -8,7 +9,9 @@ import torch
 pytest.importorskip("diffusers")
 pytest.importorskip("vsa_torch")
 from training import folder  # noqa: E402
-from training.dit import export, flops, videos  # noqa: E402
+from training.dit import flops, model_folder, videos  # noqa: E402
+from training.dit.networks import config_of  # noqa: E402
+from training.dit.settings import Settings  # noqa: E402
 from training.dit.trainer import Trainer  # noqa: E402
 from training.tests.dit_support import ROOT, TINY, TOKENIZER, losses, trainer  # noqa: E402
 from training.workers import Workers  # noqa: E402
@@ -155,7 +158,7 @@ def test_the_shipped_model_in_diffusers_is_the_one_that_was_trained():
 def test_an_exported_model_is_the_trained_one(tmp_path, attention):
     trained = trainer(attention=attention, dense_steps=1, decay_steps=2)
     losses(trained, 6)
-    export.write(trained, tmp_path / "model", torch.float32)
+    model_folder.write(trained, tmp_path / "model", torch.float32)
     transformer, text_encoder, tokenizer, defaults = folder.read_folder(tmp_path / "model")
     assert defaults.sparsity == (0.75 if attention == "vsa" else 0.0)
     ids, pixels, _, sigma = trained.batch(9)
@@ -165,6 +168,35 @@ def test_an_exported_model_is_the_trained_one(tmp_path, attention):
         want = trained.networks(ids, pixels, sigma)
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
     assert want.abs().max() > 1e-3  # the output projection begins at zero
+
+
+@pytest.mark.parametrize("attention", ["dense", "vsa"])
+def test_training_begins_with_the_weights_of_a_folder(tmp_path, attention):
+    trained = trainer(seed=5)
+    losses(trained, 6)
+    model_folder.write(trained, tmp_path / "model", torch.float32)
+    begun = trainer(attention=attention)
+    model_folder.read(begun, tmp_path / "model")
+    weights, expected = begun.weights(), trained.weights()
+    assert {name for name in expected if name not in weights} == (
+        set() if attention == "vsa" else {name for name in expected if "to_gate" in name})
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights.items())
+
+
+def test_a_folder_of_another_model_is_refused(tmp_path):
+    model_folder.write(trainer(), tmp_path / "model")
+    with pytest.raises(ValueError, match=r"weights: expected a transformer of WanConfig\(patch_size=\(2, 8, 8\).*, got "):
+        model_folder.read(trainer(patch=(2, 8, 8)), tmp_path / "model")
+    other = trainer()
+    other.tokenizer = types.SimpleNamespace(model=b"another")
+    with pytest.raises(ValueError, match="weights: expected the tokenizer of --tokenizer, got another one"):
+        model_folder.read(other, tmp_path / "model")
+
+
+def test_the_shipped_model_is_of_size_toy():
+    """What docs/training.md retrains it with."""
+    shipped = folder.read_folder(ROOT / "models/wan-toy")[0].config
+    assert config_of(Settings(size="toy", patch=(2, 4, 4))) == shipped
 
 
 @pytest.mark.gpu
