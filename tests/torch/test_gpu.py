@@ -127,7 +127,7 @@ def arguments(inputs, name):
     query, key, value, gate = inputs
     key, value, tile_shape = key[:, :, :2], value[:, :, :2], [4, 4, 4]
     if name == "video_sparse_attention":
-        return query, key, value, gate, None, 0.0, GRID, tile_shape, 3, None, [], [], [], "none", False
+        return query, key, value, gate, None, 0.0, 1.0, GRID, tile_shape, 3, None, [], [], [], "none", False
     if name == "coarse_select":
         return query, key, value, GRID, tile_shape, 3, 0.25, [], "none"
     if name == "block_sparse_attention":
