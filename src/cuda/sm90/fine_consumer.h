@@ -82,10 +82,10 @@ class Consumer {
     if (threadIdx.x % 32 == 0) barrier_arrive(smem_address(barrier));
   }
 
-  /// The next kCount slots of an item, known to be the same in all lanes.
+  /// The next kCount slots of an item.
   template <int kCount>
   __device__ __forceinline__ Slots take(Rings& rings, int32_t& i, int32_t num_common) const {
-    return {uniform(rings.template take<kCount>(i, num_common, half_).bytes)};
+    return rings.template take<kCount>(i, num_common, half_);
   }
 
   /// What a warp must know again at the end of an item waits in shared memory: the next slot of
@@ -253,18 +253,22 @@ class Consumer {
                                        float (&scores)[2][kScores], uint32_t (&p)[2][kKeySteps][4],
                                        float (&out)[kHeadDim / 2], SoftmaxState& softmax,
                                        Rings& rings, int32_t& i, int32_t num_common) const {
+    // Carried over the loop, slots are not known to be the same in all lanes, and a descriptor made
+    // of them would be moved to uniform registers product by product.
+    const Slots keys{uniform(next.bytes)};
+    const Slots values{uniform(now.bytes)};
     float by[2] = {1.0F, 1.0F};
     float by_second[2] = {1.0F, 1.0F};
     pin(scores[0]);
     pin(scores[1]);
     wgmma_fence();
-    start_scores(next[0], q, scores[0]);
-    start_scores(next[1], q, scores[1]);
+    start_scores(keys[0], q, scores[0]);
+    start_scores(keys[1], q, scores[1]);
     finish_scores<kMasked, 1>(next[0], scores[0]);
     bool grown = softmax.admit(scores[0], p_.scale_log2, by);
     pin(out);
     wgmma_fence();
-    start_out(now, p, out);
+    start_out(values, p, out);
     softmax.exponentiate(scores[0], p_.scale_log2);
     finish_scores<kMasked, 1>(next[1], scores[1]);
     release<2>(next, kEmptyK);
