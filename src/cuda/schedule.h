@@ -6,8 +6,9 @@
 // twice, which is what the rate from L2 to shared memory asks for. With lists of equal length both
 // halves have equally long ways.
 //
-// The fine kernel has two rings of shared memory slots, a slot a step: common step i goes to ring
-// i % 2, what only one half keeps to the ring of that half (sm90/fine_slots.h).
+// The fine kernel has two rings of shared memory slots, a slot a step: common steps go to both in
+// turn, the last of them to ring 1, what only one half keeps to the ring of that half
+// (sm90/fine_slots.h).
 //
 // A step is 64 rows of shared memory: one full block, or several short ones (from the far edges of
 // the grid) each at a multiple of 8 rows, so that padding costs next to nothing.

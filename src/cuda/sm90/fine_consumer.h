@@ -1,5 +1,5 @@
-// A consumer of the fine kernel: a warpgroup that holds 64 query rows in registers and passes over
-// their keys, two slots (128 keys) at a time. Device-only.
+// A consumer of a pair: a warpgroup that holds one half's 64 query rows in registers and passes
+// over their keys, two slots (128 keys) at a time. Device-only.
 //
 // Two, because what comes with every turn besides products and exponentials (maxima across lanes,
 // barriers, waits) takes as long for one.
@@ -10,6 +10,8 @@
 
 #include "src/cuda/sm90/fine_epilogue.h"
 #include "src/cuda/sm90/fine_params.h"
+#include "src/cuda/sm90/fine_probabilities.h"
+#include "src/cuda/sm90/fine_query.h"
 #include "src/cuda/sm90/fine_slots.h"
 #include "src/cuda/sm90/fine_softmax.h"
 
@@ -38,7 +40,7 @@ class Consumer {
       // Read again wherever it is needed: the registers are for products.
       const ItemHalf& of = s_.item[parity][half_];
       uint32_t q[kSteps][4];
-      load_q(q);
+      load_query(q, smem_address(s_.q[half_]), p_.q_sign);
       release(&s_.empty_q[half_]);
 
       float out[kHeadDim / 2] = {};
@@ -47,7 +49,7 @@ class Consumer {
       attend(of, q, out, softmax);
       release(&s_.meet);
       softmax.finish();
-      item = of.item;
+      item = of.unit;
       Epilogue<T, kHeadDim>(p_, item, half_).store(of.block, out, softmax);
       item += static_cast<int32_t>(gridDim.x);
 
@@ -62,20 +64,6 @@ class Consumer {
   }
 
  private:
-  /// The A operand of all products with q, from its swizzled buffer.
-  __device__ __forceinline__ void load_q(uint32_t (&q)[kSteps][4]) const {
-    const uint32_t buffer = smem_address(s_.q[half_]);
-    const uint32_t row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 16;
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i) {
-      const uint32_t piece = static_cast<uint32_t>(i % 4 * 2) + threadIdx.x % 32 / 16;
-      load_matrices(q[i],
-                    buffer + static_cast<uint32_t>(i / 4 * kSlabBytes) + swizzled(row, piece));
-#pragma unroll
-      for (int j = 0; j < 4; ++j) q[i][j] ^= p_.q_sign;
-    }
-  }
-
   /// This warp is done with what the barrier guards.
   __device__ __forceinline__ void release(uint64_t* barrier) const {
     __syncwarp();
@@ -84,8 +72,8 @@ class Consumer {
 
   /// The next kCount slots of an item.
   template <int kCount>
-  __device__ __forceinline__ Slots take(Rings& rings, int32_t& i, int32_t num_common) const {
-    return rings.template take<kCount>(i, num_common, half_);
+  __device__ __forceinline__ Slots take(Rings& rings, int32_t& left, int32_t num_own) const {
+    return rings.template take<kCount>(left, num_own, half_);
   }
 
   /// What a warp must know again at the end of an item waits in shared memory: the next slot of
@@ -125,13 +113,6 @@ class Consumer {
   __device__ __forceinline__ uint64_t row_bits(const Slot& slot) const {
     return load_shared64(barriers_ + kRowBits + slot.offset());
   }
-  template <int kCount>
-  __device__ __forceinline__ bool all_rows_full(const Slots& slots) const {
-    uint64_t bits = ~uint64_t{0};
-#pragma unroll
-    for (int c = 0; c < kCount; ++c) bits &= row_bits(slots[c]);
-    return bits == ~uint64_t{0};
-  }
 
   /// This warp is done with the slots that such barriers guard.
   template <int kCount>
@@ -142,10 +123,14 @@ class Consumer {
     for (int c = 0; c < kCount; ++c) barrier_arrive(barriers_ + empty + slots[c].offset());
   }
 
+  __device__ __forceinline__ uint32_t buffer_of(const Slot& keys) const {
+    return buffers_ + kBufferK + keys.number() * Smem::kBufferBytes;
+  }
+
   /// Starts scores = q k for the keys of a slot.
   __device__ __forceinline__ void start_scores(const Slot& slot, const uint32_t (&q)[kSteps][4],
                                                float (&scores)[kScores]) const {
-    const Descriptor k(k_descriptor(buffers_ + kBufferK + slot.number() * Smem::kBufferBytes));
+    const Descriptor k(k_descriptor(buffer_of(slot)));
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
       wgmma<T, 0>(scores, q[j], k.advanced(k_advance(j)), j > 0 ? 1 : 0);
@@ -172,11 +157,12 @@ class Consumer {
 
   /// Waits until all but kPending groups of products are done, of which the scores of a slot were
   /// the last to be waited for, and hides its rows without a token.
-  template <bool kMasked, int kPending>
+  template <int kPending>
   __device__ __forceinline__ void finish_scores(const Slot& slot, float (&scores)[kScores]) const {
     wgmma_wait<kPending>();
     pin(scores);
-    if constexpr (kMasked) mask_scores(scores, row_bits(slot));
+    const uint64_t bits = row_bits(slot);
+    if (__builtin_expect(bits != ~uint64_t{0}, 0)) mask_scores(scores, bits);
   }
 
   /// Waits for out += p v and frees the values.
@@ -194,14 +180,13 @@ class Consumer {
   /// All keys of this half of the item.
   __device__ __forceinline__ void attend(const ItemHalf& of, uint32_t (&q)[kSteps][4],
                                          float (&out)[kHeadDim / 2], SoftmaxState& softmax) {
-    const int32_t num_common = of.num_common;
-    const int32_t num_slots = num_common + of.num_own[half_];
-    int32_t i = 0;
+    const int32_t num_own = of.num_own[half_];
+    int32_t left = of.num_common + num_own;
     Rings rings = noted_rings();
-    if (num_slots % 2 != 0) attend_one(take<1>(rings, i, num_common), q, out, softmax);
-    if (num_slots < 2) return;
+    if (left % 2 != 0) attend_one(take<1>(rings, left, num_own), q, out, softmax);
+    if (left == 0) return;
 
-    Slots now = take<2>(rings, i, num_common);
+    Slots now = take<2>(rings, left, num_own);
     float scores[2][kScores];
     uint32_t p[2][kKeySteps][4];
     wait_full<2, 0>(now, now);
@@ -210,33 +195,20 @@ class Consumer {
     wgmma_fence();
     start_scores(now[0], q, scores[0]);
     start_scores(now[1], q, scores[1]);
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      c == 0 ? finish_scores<true, 1>(now[c], scores[c])
-             : finish_scores<true, 0>(now[c], scores[c]);
-      float by[2];
-      if (softmax.admit(scores[c], p_.scale_log2, by)) {
-        rescale_rows(out, by);
-        if (c == 1) rescale_rows(scores[0], by);
-      }
-      softmax.exponentiate(scores[c], p_.scale_log2);
-    }
+    finish_scores<1>(now[0], scores[0]);
+    finish_scores<0>(now[1], scores[1]);
+    float by[2];
+    softmax.admit(scores, p_.scale_log2, by);
+    rescale_rows(out, by);
+    softmax.exponentiate(scores[0], p_.scale_log2);
+    softmax.exponentiate(scores[1], p_.scale_log2);
     release<2>(now, kEmptyK);
     pack_probabilities<T>(scores[0], p[0]);
     pack_probabilities<T>(scores[1], p[1]);
 
-    Slots next = take<2>(rings, i, num_common);  // beyond the end nobody looks
-    // Most slots have a token in every row; they come first in each list.
-    while (true) {
+    Slots next = take<2>(rings, left, num_own);  // beyond the end nobody looks
 #pragma unroll 1
-      for (; i <= num_slots;
-           turn<false>(next, now, q, scores, p, out, softmax, rings, i, num_common)) {
-        wait_full<2, 2>(next, now);
-        if (!all_rows_full<2>(next)) break;
-      }
-      if (i > num_slots) break;
-      turn<true>(next, now, q, scores, p, out, softmax, rings, i, num_common);
-    }
+    while (left >= 0) turn(next, now, q, scores, p, out, softmax, rings, left, num_own);
     wait_full<0, 2>(now, now);
     pin(out);
     wgmma_fence();
@@ -246,44 +218,45 @@ class Consumer {
 
   /// out += p v of slots `now` beside scores = q k of slots `next`, whose probabilities become p;
   /// then these are `now`, and `next` the slots after them.
-  ///   tensor cores  | q k (0)   | q k (1)          | p v                |
-  ///   this warp     | issue, wait | maxima (0), issue | exp (0), maxima (1), wait | exp (1), pack
-  template <bool kMasked>
+  ///   tensor cores  | q k (0)     | q k (1) | p v                     |
+  ///   this warp     | issue, wait | exp (0) | exp (1), outgrown, wait | pack
   __device__ __forceinline__ void turn(Slots& next, Slots& now, const uint32_t (&q)[kSteps][4],
                                        float (&scores)[2][kScores], uint32_t (&p)[2][kKeySteps][4],
                                        float (&out)[kHeadDim / 2], SoftmaxState& softmax,
-                                       Rings& rings, int32_t& i, int32_t num_common) const {
+                                       Rings& rings, int32_t& left, int32_t num_own) const {
     // Carried over the loop, slots are not known to be the same in all lanes, and a descriptor made
     // of them would be moved to uniform registers product by product.
     const Slots keys{uniform(next.bytes)};
     const Slots values{uniform(now.bytes)};
-    float by[2] = {1.0F, 1.0F};
-    float by_second[2] = {1.0F, 1.0F};
+    wait_full<2, 2>(next, now);
     pin(scores[0]);
     pin(scores[1]);
+    pin(out);
     wgmma_fence();
     start_scores(keys[0], q, scores[0]);
     start_scores(keys[1], q, scores[1]);
-    finish_scores<kMasked, 1>(next[0], scores[0]);
-    bool grown = softmax.admit(scores[0], p_.scale_log2, by);
-    pin(out);
-    wgmma_fence();
     start_out(values, p, out);
-    softmax.exponentiate(scores[0], p_.scale_log2);
-    finish_scores<kMasked, 1>(next[1], scores[1]);
-    release<2>(next, kEmptyK);
-    grown |= softmax.admit(scores[1], p_.scale_log2, by_second);
-    finish_before_wait(softmax.sum[0] + softmax.sum[1]);
+    float sums[2] = {0.0F, 0.0F};
+    finish_scores<2>(next[0], scores[0]);
+    softmax.exponentiate(scores[0], p_.scale_log2, sums);
+    finish_before_wait(softmax.sum[0] + sums[0] + sums[1]);
+    finish_scores<1>(next[1], scores[1]);
+    softmax.exponentiate(scores[1], p_.scale_log2, sums);
+    const bool outgrown = softmax.outgrown(sums);
+    sums[0] += softmax.sum[0];
+    sums[1] += softmax.sum[1];
+    finish_before_wait(sums[0] + sums[1]);
     finish_out(now, p, out);
-    if (__builtin_expect(grown, 0)) {
-      rescale_rows(scores[0], by_second);
-#pragma unroll
-      for (int row = 0; row < 2; ++row) by[row] *= by_second[row];
-      rescale_rows(out, by);
+    if (__builtin_expect(outgrown, 0)) {
+      make_again<T>(q, {buffer_of(next[0]), buffer_of(next[1])},
+                    {row_bits(next[0]), row_bits(next[1])}, p_.scale_log2, scores, softmax, out);
+    } else {
+      softmax.sum[0] = sums[0];
+      softmax.sum[1] = sums[1];
     }
+    release<2>(next, kEmptyK);
     now = next;
-    next = take<2>(rings, i, num_common);
-    softmax.exponentiate(scores[1], p_.scale_log2);
+    next = take<2>(rings, left, num_own);
     pack_probabilities<T>(scores[0], p[0]);
     pack_probabilities<T>(scores[1], p[1]);
   }
@@ -291,18 +264,18 @@ class Consumer {
   /// A slot that has no second.
   __device__ __forceinline__ void attend_one(const Slots& slot, uint32_t (&q)[kSteps][4],
                                              float (&out)[kHeadDim / 2], SoftmaxState& softmax) {
-    float scores[kScores];
+    float scores[1][kScores];
     uint32_t p[1][kKeySteps][4];
     float by[2];
     wait_full<1, 1>(slot, slot);
-    pin(scores);
+    pin(scores[0]);
     wgmma_fence();
-    start_scores(slot[0], q, scores);
-    finish_scores<true, 0>(slot[0], scores);
+    start_scores(slot[0], q, scores[0]);
+    finish_scores<0>(slot[0], scores[0]);
     release<1>(slot, kEmptyK);
     softmax.admit(scores, p_.scale_log2, by);  // nothing is relative to anything yet
-    softmax.exponentiate(scores, p_.scale_log2);
-    pack_probabilities<T>(scores, p[0]);
+    softmax.exponentiate(scores[0], p_.scale_log2);
+    pack_probabilities<T>(scores[0], p[0]);
     pin(out);
     wgmma_fence();
     start_out(slot, p, out);

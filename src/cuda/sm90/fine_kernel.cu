@@ -1,32 +1,32 @@
-// The fine kernel for sm_90a: token-level attention of pairs of query blocks to the blocks on their
+// The fine kernel for sm_90a: token-level attention of query blocks to the blocks on their
 // schedule, with the combine stage in its epilogue.
 //
-//   warps 0-3            producers: blocks of q, k, v from the caller's layout, through TMA
-//   warps 4-7, 8-11      consumers: one query block each (fine_consumer.h)
+//   warps 0-3     producers: blocks of q, k, v from the caller's layout, through TMA
+//   4 warps each  consumers: two halves of a pair (fine_consumer.h) or three halves of any
+//                 (fine_half_consumer.h), see FineShape
 //
-// Persistent: one CTA on each multiprocessor takes every num_ctas-th item of batch x head x pair,
-// heads outermost, so that all work on one head's k and v at a time and find them in L2.
+// Persistent: the CTAs, one on each multiprocessor, take the units of batch x head in turn, heads
+// outermost, so that all work on one head's k and v at a time and find them in L2.
+#include <algorithm>
+
 #include "src/cuda/launch.h"
 #include "src/cuda/sm90/fine_consumer.h"
+#include "src/cuda/sm90/fine_half_consumer.h"
 #include "src/cuda/sm90/fine_kernel.h"
 #include "src/cuda/sm90/fine_producer.h"
 
 namespace vsa::cuda::sm90 {
 namespace {
 
-// 64512 registers are 384 x 168; 128 x 56 + 256 x 224 is the same, and the consumers need ~200.
-constexpr int kThreads = 384;
-constexpr int kProducerRegisters = 56;
-constexpr int kConsumerRegisters = 224;
-
 template <int kHeadDim>
 __device__ __forceinline__ void init_barriers(FineSmem<kHeadDim>& s) {
-  for (int ring = 0; ring < 2; ++ring) {
+  constexpr uint32_t kReaders = (FineShape<kHeadDim>::kPaired ? 2 : 1) * kWarpsPerConsumer;
+  for (int ring = 0; ring < FineSmem<kHeadDim>::kRings; ++ring) {
     for (int i = 0; i < FineSmem<kHeadDim>::kStages; ++i) {
       barrier_init(smem_address(&s.full_k[ring][i]), 1);
       barrier_init(smem_address(&s.full_v[ring][i]), 1);
-      barrier_init(smem_address(&s.empty_k[ring][i]), 2 * kWarpsPerConsumer);
-      barrier_init(smem_address(&s.empty_v[ring][i]), 2 * kWarpsPerConsumer);
+      barrier_init(smem_address(&s.empty_k[ring][i]), kReaders);
+      barrier_init(smem_address(&s.empty_v[ring][i]), kReaders);
     }
     barrier_init(smem_address(&s.full_q[ring]), 1);
     barrier_init(smem_address(&s.empty_q[ring]), kWarpsPerConsumer);
@@ -35,8 +35,22 @@ __device__ __forceinline__ void init_barriers(FineSmem<kHeadDim>& s) {
   fence_barrier_init();
 }
 
+/// A pair's streams have a warp each, so that a slot that frees late holds up no other; a half's
+/// ring has one.
+template <int kHeadDim>
+__device__ __forceinline__ void produce(const FineParams& params, FineSmem<kHeadDim>& smem) {
+  const uint32_t warp = threadIdx.x / 32;
+  if constexpr (!FineShape<kHeadDim>::kPaired) {
+    if (warp < FineSmem<kHeadDim>::kRings) Producer<kHeadDim, true, true>(params, smem, warp).run();
+  } else if (warp < 2) {
+    Producer<kHeadDim, true, false>(params, smem, warp).run();
+  } else {
+    Producer<kHeadDim, false, true>(params, smem, warp - 2).run();
+  }
+}
+
 template <class T, int kHeadDim>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(FineShape<kHeadDim>::kThreads, 1)
     fine_fwd_kernel(const __grid_constant__ FineParams params) {
   extern __shared__ uint8_t raw[];
   using Smem = FineSmem<kHeadDim>;
@@ -47,15 +61,16 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const uint32_t warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
-    give_registers<kProducerRegisters>();
-    if (threadIdx.x < 64) {
-      Producer<kHeadDim, false>(params, smem, threadIdx.x / 32).run();
-    } else {
-      Producer<kHeadDim, true>(params, smem, threadIdx.x / 32 - 2).run();
-    }
+    give_registers<FineShape<kHeadDim>::kProducerRegisters>();
+    produce(params, smem);
   } else {
-    take_registers<kConsumerRegisters>();
-    Consumer<T, kHeadDim>(params, smem, static_cast<int>(warpgroup) - 1).run();
+    take_registers<FineShape<kHeadDim>::kConsumerRegisters>();
+    const int consumer = static_cast<int>(warpgroup) - 1;
+    if constexpr (FineShape<kHeadDim>::kPaired) {
+      Consumer<T, kHeadDim>(params, smem, consumer).run();
+    } else {
+      HalfConsumer<T, kHeadDim>(params, smem, consumer).run();
+    }
   }
 }
 
@@ -63,10 +78,11 @@ template <class T, int kHeadDim>
 Status launch_fine(const FineParams& params, const KernelLaunch& how) {
   constexpr int kBytes = sizeof(FineSmem<kHeadDim>) + FineSmem<kHeadDim>::kAlignment;
   static_assert(kBytes <= 232448, "a CTA has at most 227 KiB");
-  const int num_ctas = params.num_items < how.num_sms ? params.num_items : how.num_sms;
+  const int32_t stride = Unit<kHeadDim>::stride(1);
+  const int32_t wanted = (Unit<kHeadDim>::count(params.num_items) - 1) / stride + 1;
   return launch(how.operation, fine_fwd_kernel<T, kHeadDim>,
-                {.grid = dim3(static_cast<unsigned>(num_ctas)),
-                 .block = dim3(kThreads),
+                {.grid = dim3(static_cast<unsigned>(std::min(wanted, how.num_sms))),
+                 .block = dim3(FineShape<kHeadDim>::kThreads),
                  .smem_bytes = kBytes,
                  .stream = how.stream},
                 params);

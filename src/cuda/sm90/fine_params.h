@@ -53,34 +53,74 @@ struct FineParams {
 
 inline constexpr uint32_t kWarpsPerConsumer = 4;
 
-/// What a consumer must know of an item besides its q.
+/// How a CTA is divided. The registers of all threads are those of a multiprocessor, 65536.
+///
+/// At head_dim 128 two consumers are the halves of a pair and share what both keep: copies are near
+/// the rate of the L2. At 64 it is further away; what a consumer waits for is its own chain of
+/// instructions, which a third one hides. Each is alone, with a ring and a way through the schedule
+/// to itself, and registers are for one slot of scores at a time.
+template <int kHeadDim>
+struct FineShape {
+  static constexpr bool kPaired = kHeadDim == 128;
+  static constexpr int kConsumers = kPaired ? 2 : 3;
+  static constexpr int kStages = kPaired ? 3 : 4;  // slots of each consumer's ring
+  static constexpr int kThreads = 128 * (1 + kConsumers);
+  static constexpr int kProducerRegisters = kPaired ? 56 : 80;
+  static constexpr int kConsumerRegisters = kPaired ? 224 : 144;
+};
+
+/// Query blocks as CTAs take them. A unit is a pair, of which each consumer has a half, or a half
+/// of one.
+template <int kHeadDim>
+struct Unit {
+  static constexpr bool kPaired = FineShape<kHeadDim>::kPaired;
+  static constexpr int kConsumers = FineShape<kHeadDim>::kConsumers;
+
+  /// The first unit of a consumer, and how many it moves on.
+  VSA_HOST_DEVICE static int32_t first(uint32_t cta, int consumer) {
+    const auto idx = static_cast<int32_t>(cta);
+    return kPaired ? idx : idx * kConsumers + consumer;
+  }
+  VSA_HOST_DEVICE static int32_t stride(uint32_t num_ctas) {
+    return static_cast<int32_t>(num_ctas) * (kPaired ? 1 : kConsumers);
+  }
+  VSA_HOST_DEVICE static int32_t count(int32_t num_items) { return num_items * (kPaired ? 1 : 2); }
+  VSA_HOST_DEVICE static int32_t item(int32_t unit) { return kPaired ? unit : unit / 2; }
+  VSA_HOST_DEVICE static int half(int32_t unit, int consumer) {
+    return kPaired ? consumer : unit % 2;
+  }
+};
+
+/// What a consumer must know of a unit besides its q.
 struct alignas(16) ItemHalf {
-  int32_t num_common = 0;
-  int32_t num_own[2] = {0, 0};
-  int32_t item = 0;
+  int32_t num_common = 0;       ///< slots of both rings, in turn; of a half alone: all its slots
+  int32_t num_own[2] = {0, 0};  ///< then slots of each ring
+  int32_t unit = 0;
   Block block;
 };
 
 /// Shared memory of the kernel, from a multiple of 1 KiB on.
 ///   head_dim 128:  q 2 x 16 KiB, 2 rings of 3 slots of k 16 KiB + v 16 KiB: 224 KiB of 227
-///   head_dim  64:  q 2 x  8 KiB, 2 rings of 6 slots of k  8 KiB + v  8 KiB: 208 KiB
+///   head_dim  64:  q 3 x  8 KiB, 3 rings of 4 slots of k  8 KiB + v  8 KiB: 216 KiB
 template <int kHeadDim>
 struct FineSmem {
+  using Shape = FineShape<kHeadDim>;
   static constexpr int kSlabs = kHeadDim / kSlabElements;
   static constexpr int kBufferBytes = kSlabs * kSlabBytes;
-  static constexpr int kStages = kHeadDim == 128 ? 3 : 6;  // of each of two rings
+  static constexpr int kRings = Shape::kConsumers;
+  static constexpr int kStages = Shape::kStages;
 
-  uint8_t q[2][kBufferBytes];
-  uint8_t k[2][kStages][kBufferBytes];
-  uint8_t v[2][kStages][kBufferBytes];
-  uint32_t notes[3 * kWarpsPerConsumer];  // a consuming warp's to itself
-  uint64_t row_bits[2][kStages];          // rows of the slot that hold tokens
-  ItemHalf item[2][2];                    // of even and odd items, one for each consumer
-  // full: one arrival of the producer, and the bytes. empty: one arrival of each consuming warp.
-  uint64_t full_k[2][kStages], full_v[2][kStages];
-  uint64_t empty_k[2][kStages], empty_v[2][kStages];
-  uint64_t full_q[2], empty_q[2];
-  uint64_t meet;  // both consumers have seen all slots of the item
+  uint8_t q[kRings][kBufferBytes];
+  uint8_t k[kRings][kStages][kBufferBytes];
+  uint8_t v[kRings][kStages][kBufferBytes];
+  uint32_t notes[Shape::kThreads / 32];  // a consuming warp's to itself
+  uint64_t row_bits[kRings][kStages];    // rows of the slot that hold tokens
+  ItemHalf item[2][kRings];              // of even and odd units, one for each consumer
+  // full: one arrival of the producer, and the bytes. empty: one arrival of each warp that reads.
+  uint64_t full_k[kRings][kStages], full_v[kRings][kStages];
+  uint64_t empty_k[kRings][kStages], empty_v[kRings][kStages];
+  uint64_t full_q[kRings], empty_q[kRings];
+  uint64_t meet;  // both halves of a pair have seen all slots of the item
 
   static constexpr int kAlignment = 1024;
 };

@@ -1,9 +1,8 @@
-// The producers of the fine kernel: four warps, each of which keeps the k or the v slots of one
-// ring full. Device-only.
+// The producers of the fine kernel: warps that keep the k slots, the v slots or both of one ring
+// full, and the ring's q. Device-only.
 //
-// They share nothing but the schedule, so that a slot that frees late holds up no other stream.
-// Each lane reads one entry and its block 32 and more entries before they are used: no copy waits
-// for a load from global memory.
+// They share nothing but the schedule. Each lane reads one entry and its block 32 and more entries
+// before they are used: no copy waits for a load from global memory.
 #pragma once
 
 #include <cstddef>
@@ -14,123 +13,27 @@
 
 namespace vsa::cuda::sm90 {
 
-/// @tparam kValues  whether this is a stream of v, else of k and of q
+/// The k or the v slots of one ring, in the order in which they are filled.
 template <int kHeadDim, bool kValues>
-class Producer {
+class Stream {
  public:
   using Smem = FineSmem<kHeadDim>;
   using Copy = BlockCopy<Smem::kSlabs>;
 
-  __device__ __forceinline__ Producer(const FineParams& params, Smem& smem, uint32_t ring)
-      : p_(params),
-        s_(smem),
-        lane_(threadIdx.x % 32),
-        ring_(ring),
-        buffers_(smem_address(kValues ? smem.v[ring] : smem.k[ring])),
-        full_(smem_address(kValues ? smem.full_v[ring] : smem.full_k[ring])),
-        empty_(smem_address(kValues ? smem.empty_v[ring] : smem.empty_k[ring])) {}
+  __device__ __forceinline__ Stream(const FineParams& params, Smem& smem, uint32_t ring)
+      : p_(params), s_(smem), ring_(ring) {}
 
-  __device__ __forceinline__ void run() {
+  __device__ __forceinline__ void begin(int32_t batch, int32_t kv_head) {
     const HeadStep& step = kValues ? p_.v_step : p_.k_step;
-    const auto stride = static_cast<int32_t>(gridDim.x);
-    uint32_t parity = 0;  // of the q barriers
-    auto item = static_cast<int32_t>(blockIdx.x);
-    int32_t next_head = head_word(item);
-    for (; item < p_.num_items; item += stride, parity ^= 1) {
-      const int32_t head = next_head;
-      if (item + stride < p_.num_items) next_head = head_word(item + stride);
-      const int32_t head_idx = item / p_.num_pairs;
-      const int32_t b = head_idx / p_.num_heads;
-      const int32_t h = head_idx % p_.num_heads;
-      if constexpr (!kValues) {
-        load_q(item, b * p_.q_step.batch + h * p_.q_step.head, head, parity);
-      }
-      head_ = b * step.batch + h / p_.group_size * step.head;
-      feed(p_.entries + item * p_.entry_pitch, head);
-    }
-  }
-
- private:
-  /// Word `lane` of an item's head; lanes share it by shuffles.
-  static constexpr int kHeadWords = sizeof(ScheduleHead) / 4;
-  static constexpr int kBeginOwn = offsetof(ScheduleHead, begin_own) / 4;
-  static_assert(offsetof(ScheduleHead, end) / 4 == kBeginOwn + 2);
-  __device__ __forceinline__ int32_t head_word(int32_t item) const {
-    return __ldg(reinterpret_cast<const int32_t*>(p_.heads + item) + lane_ % kHeadWords);
-  }
-
-  /// Block `ring_` of the item's pair, and what its consumer must know of the item.
-  __device__ __forceinline__ void load_q(int32_t item, int32_t q_head, int32_t head,
-                                         uint32_t parity) {
-    const uint32_t half = ring_;
-    const uint32_t full = smem_address(&s_.full_q[half]);
-    const int32_t idx = item % p_.num_pairs * 2 + static_cast<int32_t>(half);
-    Block block{0, 0, 0, 0};  // without rows: the second of a last odd block
-    if (idx < p_.q_plan.num_blocks()) block = p_.q_blocks[idx];
-    constexpr int kNumOwn = offsetof(ScheduleHead, num_own) / 4;
-    const ItemHalf of{
-        .num_common = __shfl_sync(~0U, head, 0),
-        .num_own = {__shfl_sync(~0U, head, kNumOwn), __shfl_sync(~0U, head, kNumOwn + 1)},
-        .item = item,
-        .block = block};
-    barrier_wait(smem_address(&s_.empty_q[half]), parity ^ 1);
-    if (lane_ == 0) {
-      s_.item[parity][half] = of;
-      barrier_expect(full, Copy::bytes(block));
-      Copy::start(p_.q, block, smem_address(s_.q[half]), 0, q_head, full);
-      barrier_arrive(full);
-    }
-    __syncwarp();
-  }
-
-  /// All steps of one item in this ring: of the common ones every second, then those of the
-  /// consumer with the ring's number.
-  __device__ __forceinline__ void feed(const uint32_t* entries, int32_t head) {
-    const int32_t num_common = __shfl_sync(~0U, head, kBeginOwn);  // entries
-    const int32_t begin = __shfl_sync(~0U, head, kBeginOwn + ring_);
-    const int32_t num = num_common + __shfl_sync(~0U, head, kBeginOwn + 1 + ring_) - begin;
-    const auto entry_at = [&](int32_t i) {
-      i += static_cast<int32_t>(lane_);
-      return i < num ? __ldg(entries + (i < num_common ? i : i - num_common + begin)) : 0U;
-    };
-    const auto block_of = [&](uint32_t entry) {
-      return __ldg(reinterpret_cast<const int4*>(p_.kv_blocks + ScheduleEntry::block(entry)));
-    };
-    if (num == 0) return;
-    uint32_t entry = entry_at(0);
-    uint32_t next_entry = entry_at(32);
-    int4 block = block_of(entry);
-    uint32_t step = 0;
-#pragma unroll 1
-    for (int32_t base = 0; base < num; base += 32) {
-      const int4 next_block = block_of(next_entry);
-      const uint32_t after = entry_at(base + 64);
-      const int32_t count = min(32, num - base);
-#pragma unroll 1
-      for (int32_t i = 0; i < count; ++i) {
-        const uint32_t e = __shfl_sync(~0U, entry, i);
-        const bool exclusive = base + i >= num_common;
-        if (exclusive || step % 2 == ring_) {
-          const Block of{__shfl_sync(~0U, block.x, i), __shfl_sync(~0U, block.y, i),
-                         __shfl_sync(~0U, block.z, i),
-                         static_cast<uint32_t>(__shfl_sync(~0U, block.w, i))};
-          load(e, of, exclusive);
-        }
-        if ((e & ScheduleEntry::kLast) != 0) ++step;
-      }
-      entry = next_entry;
-      next_entry = after;
-      block = next_block;
-    }
+    head_ = batch * step.batch + kv_head * step.head;
   }
 
   /// One block of the step that is being loaded.
-  /// @param exclusive  only the consumer with the ring's number reads the slot; the other's
-  ///                   arrivals are made here
+  /// @param exclusive  of two consumers only one reads the slot: the other's arrivals are made here
   __device__ __forceinline__ void load(uint32_t entry, const Block& block, bool exclusive) {
-    const uint32_t full = full_ + slot_ * 8;
-    const uint32_t empty = empty_ + slot_ * 8;
-    const uint32_t buffer = buffers_ + slot_ * Smem::kBufferBytes;
+    const uint32_t full = smem_address(&(kValues ? s_.full_v : s_.full_k)[ring_][slot_]);
+    const uint32_t empty = smem_address(&(kValues ? s_.empty_v : s_.empty_k)[ring_][slot_]);
+    const uint32_t buffer = smem_address((kValues ? s_.v : s_.k)[ring_][slot_]);
     if (bits_ == 0) barrier_wait(empty, parity_ ^ 1);
     const int32_t row = ScheduleEntry::row(entry);
     bits_ |= row_bits(row, block.len());
@@ -140,7 +43,7 @@ class Producer {
       // old.
       Copy::zero_other_rows(buffer, bits_);
     }
-    if (lane_ == 0) {
+    if (threadIdx.x % 32 == 0) {
       barrier_expect(full, Copy::bytes(block));
       Copy::start(kValues ? p_.v : p_.k, block, buffer, row, head_, full);
       if (is_last) {
@@ -158,13 +61,140 @@ class Producer {
     }
   }
 
+ private:
   const FineParams& p_;
   Smem& s_;
-  const uint32_t lane_, ring_;
-  const uint32_t buffers_, full_, empty_;  // in shared memory, of slot 0
+  const uint32_t ring_;
   int32_t head_ = 0;
   uint32_t slot_ = 0, parity_ = 0;
   uint64_t bits_ = 0;  // rows of the slot that hold a token; 0: no step is begun
+};
+
+/// @tparam kKeys    whether it loads k and q
+/// @tparam kValues  whether it loads v
+template <int kHeadDim, bool kKeys, bool kValues>
+class Producer {
+ public:
+  using Smem = FineSmem<kHeadDim>;
+  using Copy = BlockCopy<Smem::kSlabs>;
+  using Unit = sm90::Unit<kHeadDim>;
+  static constexpr bool kPaired = Unit::kPaired;
+
+  __device__ __forceinline__ Producer(const FineParams& params, Smem& smem, uint32_t ring)
+      : p_(params),
+        s_(smem),
+        lane_(threadIdx.x % 32),
+        ring_(ring),
+        keys_(params, smem, ring),
+        values_(params, smem, ring) {}
+
+  __device__ __forceinline__ void run() {
+    const int32_t stride = Unit::stride(gridDim.x);
+    const int32_t num_units = Unit::count(p_.num_items);
+    uint32_t parity = 0;  // of the q barriers
+    int32_t unit = Unit::first(blockIdx.x, static_cast<int>(ring_));
+    int32_t next_head = unit < num_units ? head_word(unit) : 0;
+    for (; unit < num_units; unit += stride, parity ^= 1) {
+      const int32_t head = next_head;
+      if (unit + stride < num_units) next_head = head_word(unit + stride);
+      const int32_t item = Unit::item(unit);
+      const int32_t head_idx = item / p_.num_pairs;
+      const int32_t b = head_idx / p_.num_heads;
+      const int32_t h = head_idx % p_.num_heads;
+      const int half = Unit::half(unit, static_cast<int>(ring_));
+      if constexpr (kKeys) {
+        load_q(unit, half, b * p_.q_step.batch + h * p_.q_step.head, head, parity);
+        keys_.begin(b, h / p_.group_size);
+      }
+      if constexpr (kValues) values_.begin(b, h / p_.group_size);
+      feed(p_.entries + item * p_.entry_pitch, half, head);
+    }
+  }
+
+ private:
+  /// Word `lane` of an item's head; lanes share it by shuffles.
+  static constexpr int kHeadWords = sizeof(ScheduleHead) / 4;
+  static constexpr int kNumOwn = offsetof(ScheduleHead, num_own) / 4;
+  static constexpr int kBeginOwn = offsetof(ScheduleHead, begin_own) / 4;
+  static_assert(offsetof(ScheduleHead, end) / 4 == kBeginOwn + 2);
+  __device__ __forceinline__ int32_t head_word(int32_t unit) const {
+    return __ldg(reinterpret_cast<const int32_t*>(p_.heads + Unit::item(unit)) +
+                 lane_ % kHeadWords);
+  }
+
+  /// A half of the unit's pair, and what its consumer must know of the unit.
+  __device__ __forceinline__ void load_q(int32_t unit, int half, int32_t q_head, int32_t head,
+                                         uint32_t parity) {
+    const uint32_t full = smem_address(&s_.full_q[ring_]);
+    const int32_t idx = Unit::item(unit) % p_.num_pairs * 2 + half;
+    Block block{0, 0, 0, 0};  // without rows: the second of a last odd block
+    if (idx < p_.q_plan.num_blocks()) block = p_.q_blocks[idx];
+    const int32_t num_common = __shfl_sync(~0U, head, 0);
+    ItemHalf of{.num_common = num_common, .unit = unit, .block = block};
+    if constexpr (kPaired) {
+      of.num_own[0] = __shfl_sync(~0U, head, kNumOwn);
+      of.num_own[1] = __shfl_sync(~0U, head, kNumOwn + 1);
+    } else {
+      of.num_common += __shfl_sync(~0U, head, kNumOwn + half);
+    }
+    barrier_wait(smem_address(&s_.empty_q[ring_]), parity ^ 1);
+    if (lane_ == 0) {
+      s_.item[parity][ring_] = of;
+      barrier_expect(full, Copy::bytes(block));
+      Copy::start(p_.q, block, smem_address(s_.q[ring_]), 0, q_head, full);
+      barrier_arrive(full);
+    }
+    __syncwarp();
+  }
+
+  /// All steps of one half in this ring. A pair has every second of the common ones in it, then
+  /// those of the consumer with the ring's number; a half alone all of them.
+  __device__ __forceinline__ void feed(const uint32_t* entries, int half, int32_t head) {
+    const int32_t num_common = __shfl_sync(~0U, head, kBeginOwn);  // entries
+    const int32_t begin = __shfl_sync(~0U, head, kBeginOwn + half);
+    const int32_t num = num_common + __shfl_sync(~0U, head, kBeginOwn + 1 + half) - begin;
+    const auto entry_at = [&](int32_t i) {
+      i += static_cast<int32_t>(lane_);
+      return i < num ? __ldg(entries + (i < num_common ? i : i - num_common + begin)) : 0U;
+    };
+    const auto block_of = [&](uint32_t entry) {
+      return __ldg(reinterpret_cast<const int4*>(p_.kv_blocks + ScheduleEntry::block(entry)));
+    };
+    if (num == 0) return;
+    uint32_t entry = entry_at(0);
+    uint32_t next_entry = entry_at(32);
+    int4 block = block_of(entry);
+    // Common steps are counted from their end: the last is in ring 1, the one before in ring 0.
+    auto step = static_cast<uint32_t>(__shfl_sync(~0U, head, 0));
+#pragma unroll 1
+    for (int32_t base = 0; base < num; base += 32) {
+      const int4 next_block = block_of(next_entry);
+      const uint32_t after = entry_at(base + 64);
+      const int32_t count = min(32, num - base);
+#pragma unroll 1
+      for (int32_t i = 0; i < count; ++i) {
+        const uint32_t e = __shfl_sync(~0U, entry, i);
+        const bool exclusive = base + i >= num_common;
+        if (!kPaired || exclusive || step % 2 == ring_) {
+          const Block of{__shfl_sync(~0U, block.x, i), __shfl_sync(~0U, block.y, i),
+                         __shfl_sync(~0U, block.z, i),
+                         static_cast<uint32_t>(__shfl_sync(~0U, block.w, i))};
+          if constexpr (kKeys) keys_.load(e, of, kPaired && exclusive);
+          if constexpr (kValues) values_.load(e, of, kPaired && exclusive);
+        }
+        if ((e & ScheduleEntry::kLast) != 0) --step;
+      }
+      entry = next_entry;
+      next_entry = after;
+      block = next_block;
+    }
+  }
+
+  const FineParams& p_;
+  Smem& s_;
+  const uint32_t lane_, ring_;
+  Stream<kHeadDim, false> keys_;
+  Stream<kHeadDim, true> values_;
 };
 
 }  // namespace vsa::cuda::sm90

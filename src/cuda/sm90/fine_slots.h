@@ -1,7 +1,8 @@
-// How a consumer of the fine kernel walks the two rings of slots in shared memory, in few
-// registers. Host and device, so that tests play it without a device.
+// How a consumer of the fine kernel walks the rings of slots in shared memory, in few registers.
+// Host and device, so that tests play it without a device.
 //
-// Common slot i of an item is in ring i % 2; afterwards each half has ring `half` for itself
+// A half that is alone takes one ring's slots as they come (RingUse). A pair has its common slots
+// in both rings in turn, the last in ring 1; afterwards each half has ring `half` for itself
 // (schedule.h). A slot is 8 times its number, which is where its barriers lie, plus the parity of
 // its phase: a byte, and a ring's next slot is state enough.
 #pragma once
@@ -42,12 +43,14 @@ struct Rings {
     return at;
   }
 
-  /// The next kCount slots of an item. @param i  number of the first; grows
+  /// The next kCount slots of an item.
+  /// @param left     slots of the item that are left; shrinks
+  /// @param num_own  of them are the half's own
   template <int kCount>
-  VSA_HOST_DEVICE constexpr Slots take(int32_t& i, int32_t num_common, int half) {
+  VSA_HOST_DEVICE constexpr Slots take(int32_t& left, int32_t num_own, int half) {
     Slots slots;
-    for (int c = 0; c < kCount; ++c, ++i) {
-      slots.bytes |= take(i < num_common ? i & 1 : half).bits << (8 * c);
+    for (int c = 0; c < kCount; ++c, --left) {
+      slots.bytes |= take(left > num_own ? (left - num_own) & 1 : half).bits << (8 * c);
     }
     return slots;
   }
@@ -56,13 +59,23 @@ struct Rings {
   VSA_HOST_DEVICE constexpr void skip(int32_t num_common, const int32_t (&num_own)[2]) {
     Slots after;
     for (int ring = 0; ring < 2; ++ring) {
-      const int32_t uses = (num_common + 1 - ring) / 2 + num_own[ring];
+      const int32_t uses = (num_common + ring) / 2 + num_own[ring];
       const uint32_t at = next[ring].number() + static_cast<uint32_t>(uses - ring * kStages);
       const uint32_t parity = (next[ring].bits ^ at / kStages) & 1U;
       after.bytes |= ((at % kStages + ring * kStages) * 8 + parity) << (8 * ring);
     }
     next = after;
   }
+};
+
+/// A use of a ring's slots: the first, second, ... since the kernel began.
+/// @tparam kStages  slots of the ring
+template <int kStages>
+struct RingUse {
+  uint32_t number = 0;
+  VSA_HOST_DEVICE constexpr uint32_t slot() const { return number % kStages; }
+  VSA_HOST_DEVICE constexpr uint32_t parity() const { return number / kStages % 2; }
+  VSA_HOST_DEVICE constexpr RingUse next() const { return {number + 1}; }
 };
 
 }  // namespace vsa::cuda::sm90

@@ -39,25 +39,41 @@ struct SoftmaxState {
   float max[2] = {kMinusInfinity, kMinusInfinity};  ///< of raw scores, or up to kSlack below
   float sum[2] = {0.0F, 0.0F};                      ///< of this thread's columns only
 
-  /// Looks at the scores of a slot before they become probabilities. Most have no maximum that
-  /// outgrows the slack: they need nothing from other lanes.
-  /// @return whether one did in this warp; then what was relative to the old maxima must be
-  ///         multiplied by `by`, exactly 1 in rows where nothing changed
-  __device__ __forceinline__ bool admit(const float (&s)[kScores], float scale_log2,
+  /// Lets maxima grow to those of the scores of slots, where these outgrow the slack.
+  /// @param by  what is relative to the old maxima must be multiplied by it: exactly 1 in rows
+  /// where
+  ///            nothing changed
+  template <int kSlots>
+  __device__ __forceinline__ void admit(const float (&s)[kSlots][kScores], float scale_log2,
                                         float (&by)[2]) {
-    float most[4] = {s[0], s[1], s[2], s[3]};  // columns apart: shorter chains
+    float most[4] = {s[0][0], s[0][1], s[0][2], s[0][3]};  // columns apart: shorter chains
 #pragma unroll
-    for (int i = 4; i < kScores; ++i) most[i % 4] = fmaxf(most[i % 4], s[i]);
-    const float row_most[2] = {fmaxf(most[0], most[1]), fmaxf(most[2], most[3])};
-    const bool outgrown =
-        outgrows(row_most[0], 0, scale_log2) || outgrows(row_most[1], 1, scale_log2);
-    if (__builtin_expect(__any_sync(~0U, outgrown) == 0, 1)) return false;
-    grow(row_most, scale_log2, by);
-    return true;
+    for (int i = 4; i < kSlots * kScores; ++i) {
+      most[i % 4] = fmaxf(most[i % 4], s[i / kScores][i % kScores]);
+    }
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float all = fmaxf(most[2 * row], most[2 * row + 1]);
+      all = fmaxf(all, __shfl_xor_sync(~0U, all, 1));
+      all = fmaxf(all, __shfl_xor_sync(~0U, all, 2));
+      by[row] = 1.0F;
+      // False for -inf - -inf.
+      if (!((all - max[row]) * scale_log2 > kSlack)) continue;
+      by[row] = exp2_fast((max[row] - all) * scale_log2);
+      max[row] = all;
+      sum[row] *= by[row];
+    }
   }
 
   /// Turns admitted scores into probabilities.
   __device__ __forceinline__ void exponentiate(float (&s)[kScores], float scale_log2) {
+    exponentiate(s, scale_log2, sum);
+  }
+
+  /// Turns scores into probabilities relative to the maxima so far, and adds this thread's to
+  /// `sums`. Wrong if these are `outgrown`.
+  __device__ __forceinline__ void exponentiate(float (&s)[kScores], float scale_log2,
+                                               float (&sums)[2]) const {
     float offset[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -67,28 +83,19 @@ struct SoftmaxState {
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       s[i] = exp2_fast(fmaf(s[i], scale_log2, -offset[i / 2 % 2]));
-      sum[i / 2 % 2] += s[i];
+      sums[i / 2 % 2] += s[i];
     }
   }
 
-  __device__ __forceinline__ bool outgrows(float most, int row, float scale_log2) const {
-    return (most - max[row]) * scale_log2 > kSlack;  // false for -inf - -inf
-  }
-
-  /// Takes over the maxima of rows that outgrew the slack. `by`: what was relative to the old ones
-  /// must be multiplied by it.
-  __device__ __forceinline__ void grow(const float (&most)[2], float scale_log2, float (&by)[2]) {
+  /// Whether probabilities of a slot whose scores were not admitted are wrong: in a row of this
+  /// warp one is above the slack, or there is no maximum yet. NaN is as right as it gets.
+  /// @param sums  this thread's sums of the slot
+  __device__ __forceinline__ bool outgrown(const float (&sums)[2]) const {
+    float most[2];
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      float all = most[row];
-      all = fmaxf(all, __shfl_xor_sync(~0U, all, 1));
-      all = fmaxf(all, __shfl_xor_sync(~0U, all, 2));
-      by[row] = 1.0F;
-      if (!outgrows(all, row, scale_log2)) continue;
-      by[row] = exp2_fast((max[row] - all) * scale_log2);
-      max[row] = all;
-      sum[row] *= by[row];
-    }
+    for (int row = 0; row < 2; ++row) most[row] = max[row] == kMinusInfinity ? -1.0F : 256.0F;
+    return __any_sync(
+               ~0U, static_cast<int>(sums[0] > most[0]) | static_cast<int>(sums[1] > most[1])) != 0;
   }
 
   /// Sums over all columns, after the last slot.

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cuda.h>
+#include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace vsa::cuda::sm90 {
 
@@ -15,7 +17,8 @@ __device__ __forceinline__ uint32_t smem_address(const void* p) {
 }
 
 /// The compiler does not know where the value comes from: it keeps it instead of making it again.
-__device__ __forceinline__ int opaque(int x) {
+template <class Int>
+__device__ __forceinline__ Int opaque(Int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
@@ -131,6 +134,23 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t addres
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(address)
                : "memory");
+}
+
+/// d += a * b for a warp's 16 rows, 8 columns and 16 products, in the type of T.
+template <class T>
+__device__ __forceinline__ void warp_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                         uint32_t b1) {
+#define VSA_WARP_MMA(TYPE)                                                            \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE                 \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    VSA_WARP_MMA("bf16");
+  } else {
+    VSA_WARP_MMA("f16");
+  }
+#undef VSA_WARP_MMA
 }
 
 // --- registers -----------------------------------------------------------------------------------

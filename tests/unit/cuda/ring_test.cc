@@ -1,5 +1,5 @@
-// The barriers between the producers and the two consumers of the fine kernel, played on the host
-// in random orders: nobody reads what was not filled for it, nobody waits for ever.
+// The barriers between the producers and the consumers of the fine kernel, played on the host in
+// random orders: nobody reads what was not filled for it, nobody waits for ever.
 #include <gtest/gtest.h>
 
 #include <coroutine>
@@ -13,7 +13,8 @@
 namespace vsa::cuda {
 namespace {
 
-constexpr uint32_t kMostStages = 6;
+constexpr uint32_t kPairStages = 3, kHalfStages = 4;  // of head_dim 128 and 64
+constexpr int kMostRings = 3;
 constexpr int kWarps = 4;
 
 /// An mbarrier: a phase ends when all arrivals came and no bytes are outstanding.
@@ -66,15 +67,13 @@ struct Content {
 
 struct Machine {
   std::vector<ScheduleHead> items;
-  uint32_t stages = kMostStages;  // of each ring
   std::mt19937 random;
 
-  // [ring][slot], for k and v
   struct Slot {
     Barrier full{1}, empty{2 * kWarps};
     Content content;
   };
-  Slot slots[2][2][kMostStages];  // [k or v][ring][slot]
+  Slot slots[2][kMostRings][kHalfStages];  // [k or v][ring][slot]
   std::vector<std::pair<Slot*, Content>> in_flight;
   Barrier meet{2 * kWarps};
   int wrong = 0;
@@ -85,11 +84,13 @@ struct Machine {
     for (int item = 0; item < static_cast<int>(items.size()); ++item) {
       const ScheduleHead& head = items[static_cast<size_t>(item)];
       std::vector<Content> loads;
-      for (int i = ring; i < head.num_common; i += 2) loads.push_back({item, 0, i});
+      for (int i = 0; i < head.num_common; ++i) {
+        if ((head.num_common - i) % 2 == ring) loads.push_back({item, 0, i});
+      }
       for (int i = 0; i < head.num_own[ring]; ++i) loads.push_back({item, 1 + ring, i});
       for (const Content& load : loads) {
-        Slot& slot = slots[kind][ring][use % stages];
-        const uint32_t parity = (use / stages & 1U) ^ 1U;
+        Slot& slot = slots[kind][ring][use % kPairStages];
+        const uint32_t parity = (use / kPairStages & 1U) ^ 1U;
         ++use;
         co_yield [&slot, parity] { return slot.empty.done(parity); };
         ++slot.full.copies;
@@ -112,14 +113,13 @@ struct Machine {
 
   /// As sm90/fine_consumer.h: a slot on its own if there is an odd number, then two at a time;
   /// their keys are waited for together with the values of the two before.
-  template <int kStages>
   Agent consumer(int half) {
-    sm90::Rings<kStages> first;
+    sm90::Rings<kPairStages> first;
     uint32_t parity = 0;  // of `meet`
     for (int item = 0; item < static_cast<int>(items.size()); ++item) {
       const ScheduleHead& head = items[static_cast<size_t>(item)];
       const int num_slots = head.num_common + head.num_own[half];
-      sm90::Rings<kStages> rings = first;
+      sm90::Rings<kPairStages> rings = first;
       std::vector<std::vector<Use>> waits;  // what is waited for together, then read
       std::vector<Use> values;
       int i = 0;
@@ -127,9 +127,9 @@ struct Machine {
         const int count = i == 0 && num_slots % 2 != 0 ? 1 : 2;
         std::vector<Use> step = values;
         values.clear();
-        int taken = i;
-        const sm90::Slots pair = count == 1 ? rings.template take<1>(taken, head.num_common, half)
-                                            : rings.template take<2>(taken, head.num_common, half);
+        int taken = num_slots - i;
+        const sm90::Slots pair = count == 1 ? rings.take<1>(taken, head.num_own[half], half)
+                                            : rings.take<2>(taken, head.num_own[half], half);
         for (int c = 0; c < count; ++c, ++i) {
           const Content content = i < head.num_common
                                       ? Content{item, 0, i}
@@ -165,15 +165,79 @@ struct Machine {
     }
   }
   Slot& at(const Use& use) {
-    return slots[use.kind][use.slot.number() / stages][use.slot.number() % stages];
+    return slots[use.kind][use.slot.number() / kPairStages][use.slot.number() % kPairStages];
   }
 
-  /// Runs whoever can, one at a time, at random. False if all wait.
-  bool run() {
-    std::vector<Agent> agents{producer(0, 0), producer(0, 1), producer(1, 0), producer(1, 1)};
-    for (const int half : {0, 1}) {
-      agents.push_back(stages == 3 ? consumer<3>(half) : consumer<6>(half));
+  // Halves alone: unit `u` is half u % 2 of item u / 2, and consumers take every third.
+  int num_units() const { return 2 * static_cast<int>(items.size()); }
+  int num_slots(int unit) const {
+    const ScheduleHead& head = items[static_cast<size_t>(unit / 2)];
+    return head.num_common + head.num_own[unit % 2];
+  }
+
+  /// The one producer of a ring: k and v, turn by turn.
+  Agent producer_of_halves(int ring) {
+    sm90::RingUse<kHalfStages> use;
+    for (int unit = ring; unit < num_units(); unit += kMostRings) {
+      for (int i = 0; i < num_slots(unit); ++i, use = use.next()) {
+        for (const int kind : {0, 1}) {
+          Slot& slot = slots[kind][ring][use.slot()];
+          const uint32_t parity = use.parity() ^ 1U;
+          co_yield [&slot, parity] { return slot.empty.done(parity); };
+          ++slot.full.copies;
+          in_flight.push_back({&slot, {unit, 0, i}});
+          slot.full.arrive(1);
+        }
+      }
     }
+  }
+
+  /// As sm90/fine_half_consumer.h: keys of a slot are waited for with the values of the one before,
+  /// which are free first.
+  Agent consumer_of_halves(int ring) {
+    sm90::RingUse<kHalfStages> use, before;
+    for (int unit = ring; unit < num_units(); unit += kMostRings) {
+      const int count = num_slots(unit);
+      for (int i = 0; i <= count && count > 0; ++i) {
+        Slot* const keys = i < count ? &slots[0][ring][use.slot()] : nullptr;
+        Slot* const values = i > 0 ? &slots[1][ring][before.slot()] : nullptr;
+        if (keys != nullptr) co_yield [keys, use] { return keys->full.done(use.parity()); };
+        if (values != nullptr) {
+          co_yield [values, before] { return values->full.done(before.parity()); };
+        }
+        for (const auto& [slot, step] : {std::pair{values, i - 1}, std::pair{keys, i}}) {
+          for (int warp = 0; warp < kWarps && slot != nullptr; ++warp) {
+            co_yield [] { return true; };
+            read(*slot, {unit, 0, step});
+            slot->empty.arrive(1);
+          }
+        }
+        before = use;
+        if (i < count) use = use.next();
+      }
+    }
+  }
+
+  bool run_pairs() {
+    std::vector<Agent> agents{producer(0, 0), producer(0, 1), producer(1, 0), producer(1, 1)};
+    for (const int half : {0, 1}) agents.push_back(consumer(half));
+    return run(agents);
+  }
+  bool run_halves() {
+    std::vector<Agent> agents;
+    for (int ring = 0; ring < kMostRings; ++ring) {
+      for (auto& kind : slots) {
+        for (Slot& slot : kind[ring]) slot.empty = {kWarps};
+      }
+      agents.push_back(producer_of_halves(ring));
+      agents.push_back(consumer_of_halves(ring));
+    }
+    return run(agents);
+  }
+
+ private:
+  /// Runs whoever can, one at a time, at random. False if all wait.
+  bool run(std::vector<Agent>& agents) {
     bool finished = false;
     while (true) {
       std::vector<size_t> able;
@@ -200,27 +264,37 @@ struct Machine {
   }
 };
 
+/// Items with short and long, equal and unequal lists.
+std::vector<ScheduleHead> random_items(int trial, std::mt19937& random) {
+  std::vector<ScheduleHead> items;
+  const int most = trial % 4 == 0 ? 2 : 12;
+  for (int item = 0; item < 8; ++item) {
+    ScheduleHead head;
+    const auto below = [&](int n) {
+      return static_cast<int32_t>(random() % static_cast<unsigned>(n));
+    };
+    head.num_common = below(most);
+    if (below(3) > 0) {
+      head.num_own[0] = below(most);
+      head.num_own[1] = below(2) > 0 ? head.num_own[0] : below(most);
+    }
+    items.push_back(head);
+  }
+  return items;
+}
+
 TEST(FineRings, AnyOrderOfEventsDeliversTheRightSlots) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 400; ++trial) {
-    Machine machine;
-    machine.random.seed(static_cast<unsigned>(trial));
-    machine.stages = trial % 3 == 0 ? 6 : 3;  // of head_dim 64 and 128
-    const int most = trial % 4 == 0 ? 2 : 12;
-    for (int item = 0; item < 8; ++item) {
-      ScheduleHead head;
-      const auto below = [&](int n) {
-        return static_cast<int32_t>(random() % static_cast<unsigned>(n));
-      };
-      head.num_common = below(most);
-      if (below(3) > 0) {
-        head.num_own[0] = below(most);
-        head.num_own[1] = below(2) > 0 ? head.num_own[0] : below(most);
-      }
-      machine.items.push_back(head);
+    const std::vector<ScheduleHead> items = random_items(trial, random);
+    for (const bool is_paired : {true, false}) {
+      Machine machine;
+      machine.random.seed(static_cast<unsigned>(trial));
+      machine.items = items;
+      ASSERT_TRUE(is_paired ? machine.run_pairs() : machine.run_halves())
+          << "all wait, trial " << trial;
+      ASSERT_EQ(machine.wrong, 0) << "a slot was read that held something else, trial " << trial;
     }
-    ASSERT_TRUE(machine.run()) << "all wait, trial " << trial;
-    ASSERT_EQ(machine.wrong, 0) << "a slot was read that held something else, trial " << trial;
   }
 }
 

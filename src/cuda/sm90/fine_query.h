@@ -1,0 +1,26 @@
+// The query rows of a consumer, in registers. Device-only.
+#pragma once
+
+#include "src/cuda/sm90/descriptor.h"
+#include "src/cuda/sm90/ptx.h"
+
+namespace vsa::cuda::sm90 {
+
+/// The A operand of all products of 64 rows with keys, from a swizzled buffer; a warpgroup
+/// together.
+/// @param buffer  in shared memory
+/// @param sign    0x80008000 negates the rows, 0 does not
+template <int kSteps>
+__device__ __forceinline__ void load_query(uint32_t (&q)[kSteps][4], uint32_t buffer,
+                                           uint32_t sign) {
+  const uint32_t row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 16;
+#pragma unroll
+  for (int i = 0; i < kSteps; ++i) {
+    const uint32_t piece = static_cast<uint32_t>(i % 4 * 2) + threadIdx.x % 32 / 16;
+    load_matrices(q[i], buffer + static_cast<uint32_t>(i / 4 * kSlabBytes) + swizzled(row, piece));
+#pragma unroll
+    for (int j = 0; j < 4; ++j) q[i][j] ^= sign;
+  }
+}
+
+}  // namespace vsa::cuda::sm90
