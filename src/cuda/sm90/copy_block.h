@@ -37,9 +37,10 @@ struct BlockCopy {
     }
   }
 
-  /// Zeroes the rows that `bits` does not name. A warp together.
-  __device__ __forceinline__ static void zero_other_rows(uint32_t buffer, uint64_t bits) {
-    for (uint32_t row = threadIdx.x % 32; row < kBlockTokens; row += 32) {
+  /// Zeroes the rows that `bits` does not name. A warp together, each with its lane.
+  __device__ __forceinline__ static void zero_other_rows(uint32_t buffer, uint64_t bits,
+                                                         uint32_t lane) {
+    for (uint32_t row = lane; row < kBlockTokens; row += 32) {
       if ((bits >> row & 1U) != 0) continue;
 #pragma unroll
       for (int slab = 0; slab < kSlabs; ++slab) {

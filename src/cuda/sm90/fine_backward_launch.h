@@ -1,10 +1,10 @@
 // The frame of both kernels of the fine backward: barriers, roles of warps, launch. Device-only.
 //
-//   warps 0, 1           producers, one for each consumer (fine_backward_producer.h)
+//   warps 0, 1           producers, one for each stream (fine_backward_producer.h)
 //   warps 4-7, 8-11      consumers: one block each of the side that is owned
 //
-// Persistent: one CTA on each multiprocessor. Its consumers share nothing; each takes item after
-// item from a queue, heads outermost, because lists differ in length. Who computes an item does not
+// Persistent: one CTA on each multiprocessor. Its streams share nothing; each takes item after item
+// from a queue, heads outermost, because lists differ in length. Who computes an item does not
 // change its bits.
 #pragma once
 
@@ -22,49 +22,53 @@ inline constexpr int kBackwardProducerRegisters = kHeadDim == 128 ? 24 : 56;
 template <int kHeadDim>
 inline constexpr int kBackwardConsumerRegisters = kHeadDim == 128 ? 240 : 224;
 
-template <int kHeadDim>
-__device__ __forceinline__ void init_barriers(typename BackwardSmem<kHeadDim>::State& s) {
-  using Smem = BackwardSmem<kHeadDim>;
+template <int kHeadDim, int kConsumers>
+__device__ __forceinline__ void init_barriers(BackwardSmem<kHeadDim, kConsumers>& smem) {
+  using Smem = BackwardSmem<kHeadDim, kConsumers>;
   const auto init = [](uint64_t& full, uint64_t& empty) {
     barrier_init(smem_address(&full), 1);
-    barrier_init(smem_address(&empty), kWarpsPerConsumer);
+    barrier_init(smem_address(&empty), kConsumers * kWarpsPerConsumer);
   };
-  init(s.full_own, s.empty_own);
-  for (uint32_t i = 0; i < Smem::kFirstStages; ++i) init(s.full_first[i], s.empty_first[i]);
-  for (uint32_t i = 0; i < Smem::kSecondStages; ++i) init(s.full_second[i], s.empty_second[i]);
+  for (typename Smem::Stream& s : smem.stream) {
+    init(s.full_own, s.empty_own);
+    for (uint32_t i = 0; i < Smem::kFirstStages; ++i) init(s.full_first[i], s.empty_first[i]);
+    for (uint32_t i = 0; i < Smem::kSecondStages; ++i) init(s.full_second[i], s.empty_second[i]);
+  }
+  fence_barrier_init();
 }
 
-template <class Consumer, int kHeadDim, bool kOwnsKeys>
+template <template <class, int, int> class Consumer, bool kOwnsKeys, class T, int kHeadDim,
+          int kConsumers>
 __global__ void __launch_bounds__(kBackwardThreads, 1)
     fine_bwd_kernel(const __grid_constant__ FineBackwardParams params) {
+  using Smem = BackwardSmem<kHeadDim, kConsumers>;
   // What the driver reserves below is 1 KiB, so that this is a multiple of 1 KiB.
-  extern __shared__ __align__(BackwardSmem<kHeadDim>::kAlignment) uint8_t raw[];
-  auto& smem = *reinterpret_cast<BackwardSmem<kHeadDim>*>(raw);
-  if (threadIdx.x == 0) {
-    init_barriers<kHeadDim>(smem.state[0]);
-    init_barriers<kHeadDim>(smem.state[1]);
-    fence_barrier_init();
-  }
+  extern __shared__ __align__(Smem::kAlignment) uint8_t raw[];
+  Smem& smem = *reinterpret_cast<Smem*>(raw);
+  if (threadIdx.x == 0) init_barriers(smem);
   __syncthreads();
 
   const uint32_t warpgroup = uniform(threadIdx.x / 128);
   if (warpgroup == 0) {
     give_registers<kBackwardProducerRegisters<kHeadDim>>();
     const uint32_t warp = uniform(threadIdx.x / 32);
-    if (warp < 2) BackwardProducer<kHeadDim, kOwnsKeys>(params, smem, warp).run();
+    if (warp < Smem::kStreams) {
+      BackwardProducer<kHeadDim, kConsumers, kOwnsKeys>(params, smem, warp).run(warp);
+    }
   } else {
     take_registers<kBackwardConsumerRegisters<kHeadDim>>();
-    Consumer(params, smem, warpgroup - 1).run();
+    Consumer<T, kHeadDim, kConsumers>(params, smem, warpgroup - 1).run();
   }
 }
 
-template <class Consumer, int kHeadDim, bool kOwnsKeys>
+template <template <class, int, int> class Consumer, bool kOwnsKeys, class T, int kHeadDim,
+          int kConsumers>
 Status launch_backward(const FineBackwardParams& params, const KernelLaunch& how) {
-  constexpr int kBytes = sizeof(BackwardSmem<kHeadDim>);
+  constexpr int kBytes = sizeof(BackwardSmem<kHeadDim, kConsumers>);
   static_assert(kBytes <= 232448, "a CTA has at most 227 KiB");
   const int pairs = (params.num_items + 1) / 2;
   VSA_TRY(check(how.operation, cudaMemsetAsync(params.next_item, 0, sizeof(int32_t), how.stream)));
-  return launch(how.operation, fine_bwd_kernel<Consumer, kHeadDim, kOwnsKeys>,
+  return launch(how.operation, fine_bwd_kernel<Consumer, kOwnsKeys, T, kHeadDim, kConsumers>,
                 {.grid = dim3(static_cast<unsigned>(pairs < how.num_sms ? pairs : how.num_sms)),
                  .block = dim3(kBackwardThreads),
                  .smem_bytes = kBytes,
@@ -72,16 +76,21 @@ Status launch_backward(const FineBackwardParams& params, const KernelLaunch& how
                 params);
 }
 
-/// Calls `with` with the consumer for dtype and head_dim.
-template <template <class, int> class Consumer, bool kOwnsKeys>
+/// With the consumer for dtype and head_dim; two share a stream where blocks come in pairs.
+template <template <class, int, int> class Consumer, bool kOwnsKeys>
 Status launch_backward(const FineBackwardParams& params, const KernelLaunch& how) {
-  using B = __nv_bfloat16;
-  if (how.dtype == DType::kBF16) {
-    return how.head_dim == 128 ? launch_backward<Consumer<B, 128>, 128, kOwnsKeys>(params, how)
-                               : launch_backward<Consumer<B, 64>, 64, kOwnsKeys>(params, how);
-  }
-  return how.head_dim == 128 ? launch_backward<Consumer<__half, 128>, 128, kOwnsKeys>(params, how)
-                             : launch_backward<Consumer<__half, 64>, 64, kOwnsKeys>(params, how);
+  const PlanShape& own = kOwnsKeys ? params.kv.plan : params.q.plan;
+  const auto with_type = [&]<class T>() {
+    const auto with_head_dim = [&]<int kHeadDim>() {
+      return own.blocks_per_tile % 2 == 0
+                 ? launch_backward<Consumer, kOwnsKeys, T, kHeadDim, 2>(params, how)
+                 : launch_backward<Consumer, kOwnsKeys, T, kHeadDim, 1>(params, how);
+    };
+    return how.head_dim == 128 ? with_head_dim.template operator()<128>()
+                               : with_head_dim.template operator()<64>();
+  };
+  return how.dtype == DType::kBF16 ? with_type.template operator()<__nv_bfloat16>()
+                                   : with_type.template operator()<__half>();
 }
 
 }  // namespace vsa::cuda::sm90

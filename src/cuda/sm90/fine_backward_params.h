@@ -43,12 +43,12 @@ struct FineBackwardParams {
   const float *dq_pooled, *dk_pooled, *dv_pooled;  // null: none
 };
 
-/// An item as the consumer sees it.
+/// An item as its consumers see it: one block for each.
+template <int kConsumers>
 struct BackwardItem {
-  Block block;
-  int32_t idx;        // -1: there are no more
+  Block block[kConsumers];
+  int32_t idx;        // of the first block, in all heads; -1: there are no more items
   int32_t has_steps;  // 0: no block of the other side is on the list
-  int32_t unused[2];
 };
 
 /// A step: what of its 64 rows are tokens, and whether it is the item's last.
@@ -57,35 +57,45 @@ struct alignas(16) BackwardStep {
   uint32_t is_last;
 };
 
-/// Shared memory of both kernels, from a multiple of 1 KiB on, for two consumers on their own:
-///   head_dim 128:  own 2 x 16 KiB, first 3 x 16 KiB, second 2 x 16 KiB: 224 KiB of 227
-///   head_dim  64:  own 2 x  8 KiB, first 6 x  8 KiB, second 5 x  8 KiB: 208 KiB
+/// Shared memory of both kernels, from a multiple of 1 KiB on. Two consumers have a stream each, or
+/// share one if they own blocks of one tile: then they need the same.
+///   head_dim 128:  own 2 x 2 x 16 KiB; first 3 x 16 KiB and second 2 x 16 KiB a stream, shared 5
+///                  and 5: 224 KiB of 227
+///   head_dim  64:  own 2 x 2 x 8 KiB; first 6 x 8 KiB and second 5 x 8 KiB a stream, shared 11 and
+///                  11: 208 KiB
 /// The first tensor of the other side (q, or k) is needed longer than the second (dout, or v).
-template <int kHeadDim>
+template <int kHeadDim, int kConsumers>
 struct BackwardSmem {
+  static_assert(kConsumers == 1 || kConsumers == 2, "consumers of a stream");
+  static constexpr int kStreams = 2 / kConsumers;
   static constexpr int kSlabs = kHeadDim / kSlabElements;
   static constexpr int kBufferBytes = kSlabs * kSlabBytes;
-  static constexpr uint32_t kFirstStages = kHeadDim == 128 ? 3 : 6;
-  static constexpr uint32_t kSecondStages = kHeadDim == 128 ? 2 : 5;
+  static constexpr uint32_t kStages = kHeadDim == 128 ? 5 : 11;  // of both tensors and half of both
+  static constexpr uint32_t kFirstStages = kConsumers == 2 ? kStages : (kStages + 1) / 2;
+  static constexpr uint32_t kSecondStages = kConsumers == 2 ? kStages : kStages / 2;
 
   struct Buffers {
-    uint8_t own[2][kBufferBytes];
+    uint8_t own[kConsumers][2][kBufferBytes];  // of each consumer: q and dout, or k and v
     uint8_t first[kFirstStages][kBufferBytes];
     uint8_t second[kSecondStages][kBufferBytes];
   };
-  struct State {
+  struct Stream {
     float minus_lse_log2[kFirstStages][kBlockTokens];  // of queries that stream
     float delta[kSecondStages][kBlockTokens];
     BackwardStep step[kFirstStages];
-    BackwardItem item[2];  // of even and odd items
+    BackwardItem<kConsumers> item[2];  // of even and odd items
+    // The producer's own, for want of registers.
+    int32_t head[2];  // coordinates of the head that streams
+    int32_t next_item;
+    uint32_t item_parity;
     // full: one arrival of the producer, and the bytes. empty: one of each consuming warp.
     uint64_t full_own, empty_own;
     uint64_t full_first[kFirstStages], empty_first[kFirstStages];
     uint64_t full_second[kSecondStages], empty_second[kSecondStages];
   };
 
-  Buffers buffers[2];
-  State state[2];
+  Buffers buffers[kStreams];
+  Stream stream[kStreams];
 
   static constexpr int kAlignment = 1024;
 };

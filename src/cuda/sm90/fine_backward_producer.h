@@ -1,10 +1,12 @@
-// The producer of a consumer of the fine backward: one warp that brings its blocks. Device-only.
+// The producer of a stream of the fine backward: one warp that brings the blocks of its consumers'
+// items. Device-only.
 //
 // The list of an item is walked twice at most: full blocks first, a step each, then short ones
 // (from the far edges of the grid) packed into steps of 64 rows as the forward does (schedule.h). A
-// step is announced to the consumer only when it is known whether another follows.
+// step is announced to the consumers only when it is known whether another follows.
 //
-// It has 24 registers, as the consumers need the others: what can be read again is not kept.
+// It has 24 registers at head_dim 128, as the consumers need the others: what can be read again is
+// not kept.
 #pragma once
 
 #include "src/cuda/schedule.h"
@@ -15,33 +17,38 @@
 namespace vsa::cuda::sm90 {
 
 /// @tparam kOwnsKeys  whether items are blocks of keys and queries stream, else the other way round
-template <int kHeadDim, bool kOwnsKeys>
+template <int kHeadDim, int kConsumers, bool kOwnsKeys>
 class BackwardProducer {
  public:
-  using Smem = BackwardSmem<kHeadDim>;
+  using Smem = BackwardSmem<kHeadDim, kConsumers>;
   using Copy = BlockCopy<Smem::kSlabs>;
 
   __device__ __forceinline__ BackwardProducer(const FineBackwardParams& params, Smem& smem,
-                                              uint32_t half)
+                                              uint32_t stream)
       : p_(params),
         own_(kOwnsKeys ? params.kv : params.q),
         other_(kOwnsKeys ? params.q : params.kv),
-        buffers_(smem.buffers[half]),
-        s_(smem.state[half]),
-        lane_(threadIdx.x % 32),
-        item_(static_cast<int32_t>(blockIdx.x + half * gridDim.x)) {}
+        buffers_(smem.buffers[stream]),
+        s_(smem.stream[stream]),
+        lane_(threadIdx.x % 32) {}
 
-  __device__ __forceinline__ void run() {
-    for (;; item_parity_ ^= 1) {
-      barrier_wait(smem_address(&s_.empty_own), item_parity_ ^ 1);
-      if (item_ >= p_.num_items) break;
-      int32_t next = 0;  // asked for now, needed when this item is done
-      if (lane_ == 0) next = atomicAdd(p_.next_item, 1) + static_cast<int32_t>(2 * gridDim.x);
-      produce();
-      item_ = __shfl_sync(~0U, next, 0);
+  __device__ __forceinline__ void run(uint32_t stream) {
+    if (lane_ == 0) {
+      s_.next_item = static_cast<int32_t>((blockIdx.x + stream * gridDim.x) * kConsumers);
+      s_.item_parity = 0;
+    }
+    __syncwarp();
+    while (true) {
+      const int32_t item = s_.next_item;
+      barrier_wait(smem_address(&s_.empty_own), s_.item_parity ^ 1);
+      if (item >= p_.num_items) break;
+      produce(item);
+      __syncwarp();
+      if (lane_ == 0) s_.item_parity ^= 1;
+      __syncwarp();
     }
     if (lane_ == 0) {
-      s_.item[item_parity_].idx = -1;
+      s_.item[s_.item_parity].idx = -1;
       barrier_arrive(smem_address(&s_.full_own));
     }
   }
@@ -52,26 +59,15 @@ class BackwardProducer {
     int32_t count;
   };
 
-  __device__ __forceinline__ void produce() {
-    const int32_t head_idx = item_ / own_.plan.num_blocks();
-    const int32_t b = head_idx / own_.num_heads;
-    const int32_t h = head_idx % own_.num_heads;
-    const int32_t block_idx = item_ % own_.plan.num_blocks();
-    const int32_t tile = block_idx / own_.plan.blocks_per_tile;
-    const Block block = block_at(own_, block_idx);
-    if (lane_ == 0) {
-      s_.item[item_parity_].block = block;
-      s_.item[item_parity_].idx = item_;
-      const uint32_t full = smem_address(&s_.full_own);
-      barrier_expect(full, 2 * Copy::bytes(block));
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        Copy::start(own_.maps[i], block, smem_address(buffers_.own[i]), 0,
-                    b * own_.step[i].batch + h * own_.step[i].head, full);
-      }
-    }
+  __device__ __forceinline__ void produce(int32_t item) {
+    int32_t taken = 0;  // asked for now, so that it arrives while the consumers' own is fetched
+    if (lane_ == 0) taken = atomicAdd(p_.next_item, kConsumers);
+    const bool has_tokens = load_own(item);
+    if (lane_ == 0) s_.next_item = taken + static_cast<int32_t>(2 * gridDim.x);
+    const int32_t head_idx = item / own_.plan.num_blocks();
+    const int32_t tile = item % own_.plan.num_blocks() / own_.plan.blocks_per_tile;
     packer_ = {};
-    if (block.len() > 0) {
+    if (has_tokens) {
       if constexpr (kOwnsKeys) {
         other_head_ = head_idx * p_.group_size;
 #pragma unroll 1
@@ -101,39 +97,78 @@ class BackwardProducer {
     return {block.x, block.y, block.z, static_cast<uint32_t>(block.w)};
   }
 
-  /// Block i of the tiles on the list; -1 if there is none.
-  __device__ __forceinline__ int32_t block_of(const TileList& list, int32_t i) const {
-    const int32_t per_tile = other_.plan.blocks_per_tile;
-    if (i >= list.count * per_tile) return -1;
-    const int32_t tile = __ldg(list.index + i / per_tile);
-    if (tile < 0 || tile >= other_.plan.num_tiles) return -1;
-    return tile * per_tile + i % per_tile;
+  /// Coordinates of a head in both maps of a side.
+  __device__ __forceinline__ void set_head(const BackwardSide& side, int32_t head_idx) {
+    if (const uint32_t which = thread_idx() % 32; which < 2) {
+      s_.head[which] = head_idx / side.num_heads * side.step[which].batch +
+                       head_idx % side.num_heads * side.step[which].head;
+    }
+    __syncwarp();
+  }
+
+  /// Starts copying the consumers' own blocks.
+  /// @return whether there is a token among them
+  __device__ __forceinline__ bool load_own(int32_t item_idx) {
+    set_head(own_, item_idx / own_.plan.num_blocks());
+    const uint32_t full = smem_address(&s_.full_own);
+    int tokens = 0;
+#pragma unroll
+    for (int c = 0; c < kConsumers; ++c) {
+      const Block block = block_at(own_, item_idx % own_.plan.num_blocks() + c);
+      tokens += block.len();
+      if (lane_ != 0) continue;
+      s_.item[s_.item_parity].block[c] = block;
+      barrier_expect(full, 2 * Copy::bytes(block));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        Copy::start(own_.maps[i], block, smem_address(buffers_.own[c][i]), 0, s_.head[i], full);
+      }
+    }
+    if (lane_ == 0) s_.item[s_.item_parity].idx = item_idx;
+    __syncwarp();
+    return tokens > 0;
   }
 
   /// All steps of one list.
   __device__ __forceinline__ void feed(const TileList& list) {
+    set_head(other_, other_head_);
     bool has_short = true;
 #pragma unroll 1
     for (bool packs = false; has_short; packs = true) {
       has_short = false;
 #pragma unroll 1
       for (int32_t base = 0; base < list.count * other_.plan.blocks_per_tile; base += 32) {
-        const int32_t idx = block_of(list, base + static_cast<int32_t>(lane_));
-        const int len = idx < 0 ? 0 : block_at(other_, idx).len();
-        const unsigned full = __ballot_sync(~0U, len == kBlockTokens);
-        const unsigned some = __ballot_sync(~0U, len > 0) & ~full;
+        int32_t idx = 0;
+        const Block block = block_of(list, base + static_cast<int32_t>(lane_), idx);
+        const unsigned full = __ballot_sync(~0U, block.len() == kBlockTokens);
+        const unsigned some = __ballot_sync(~0U, block.len() > 0) & ~full;
         has_short = has_short || (!packs && some != 0);
 #pragma unroll 1
         for (unsigned left = packs ? some : full; left != 0; left &= left - 1) {
-          load(__shfl_sync(~0U, idx, __ffs(static_cast<int>(left)) - 1));
+          const int from = __ffs(static_cast<int>(left)) - 1;
+          load({__shfl_sync(~0U, block.w, from), __shfl_sync(~0U, block.h, from),
+                __shfl_sync(~0U, block.f, from), __shfl_sync(~0U, block.bits, from)},
+               __shfl_sync(~0U, idx, from));
         }
       }
     }
   }
 
-  /// Starts copying block `idx` into the open step, or into the next if it has no room.
-  __device__ __forceinline__ void load(int32_t idx) {
-    const Block block = block_at(other_, idx);
+  /// Block i of the tiles on the list; one without rows if there is none.
+  __device__ __forceinline__ Block block_of(const TileList& list, int32_t i, int32_t& idx) const {
+    const int32_t per_tile = other_.plan.blocks_per_tile;
+    if (i < list.count * per_tile) {
+      const int32_t tile = __ldg(list.index + i / per_tile);
+      if (tile >= 0 && tile < other_.plan.num_tiles) {
+        idx = tile * per_tile + i % per_tile;
+        return block_at(other_, idx);
+      }
+    }
+    return {0, 0, 0, 0};
+  }
+
+  /// Starts copying a block into the open step, or into the next if it has no room.
+  __device__ __forceinline__ void load(const Block& block, int32_t idx) {
     const bool is_first = packer_.num_steps == 0;
     const auto [row, opens_step] = packer_.place(block.len());
     if (opens_step) {
@@ -177,13 +212,11 @@ class BackwardProducer {
     const auto rows = static_cast<uint32_t>((block.len() + 7) / 8 * 8);
     const uint32_t statistics_bytes = kOwnsKeys ? rows * sizeof(float) : 0;
     barrier_expect(smem_address(&full), Copy::bytes(block) + statistics_bytes);
-    const HeadStep& step = other_.step[kWhich];
-    const int32_t head =
-        other_head_ / other_.num_heads * step.batch + other_head_ % other_.num_heads * step.head;
-    Copy::start(other_.maps[kWhich], block, smem_address(buffer), row, head, smem_address(&full));
+    Copy::start(other_.maps[kWhich], block, smem_address(buffer), row, s_.head[kWhich],
+                smem_address(&full));
     if constexpr (kOwnsKeys) {
-      const int64_t block_idx = int64_t{other_head_} * other_.plan.num_blocks() + idx;
-      const QueryStatistics& from = p_.statistics[block_idx];
+      const QueryStatistics& from =
+          p_.statistics[int64_t{other_head_} * other_.plan.num_blocks() + idx];
       copy_bytes(smem_address(statistics + row), kWhich == 0 ? from.minus_lse_log2 : from.delta,
                  statistics_bytes, smem_address(&full));
     }
@@ -193,8 +226,8 @@ class BackwardProducer {
     const uint64_t bits = s_.step[first_.idx()].row_bits;
     if (bits != ~uint64_t{0}) {
       // Their probabilities are 0, but 0 * NaN is NaN, and what lies there is old.
-      Copy::zero_other_rows(smem_address(buffers_.first[first_.idx()]), bits);
-      Copy::zero_other_rows(smem_address(buffers_.second[second_.idx()]), bits);
+      Copy::zero_other_rows(smem_address(buffers_.first[first_.idx()]), bits, thread_idx() % 32);
+      Copy::zero_other_rows(smem_address(buffers_.second[second_.idx()]), bits, thread_idx() % 32);
     }
     if (lane_ == 0) {
       s_.step[first_.idx()].is_last = is_last ? 1U : 0U;
@@ -207,17 +240,15 @@ class BackwardProducer {
 
   __device__ __forceinline__ void announce_item(bool has_steps) {
     if (lane_ != 0) return;
-    s_.item[item_parity_].has_steps = has_steps ? 1 : 0;
+    s_.item[s_.item_parity].has_steps = has_steps ? 1 : 0;
     barrier_arrive(smem_address(&s_.full_own));
   }
 
   const FineBackwardParams& p_;
   const BackwardSide &own_, &other_;
   typename Smem::Buffers& buffers_;
-  typename Smem::State& s_;
+  typename Smem::Stream& s_;
   const uint32_t lane_;
-  int32_t item_;
-  uint32_t item_parity_ = 0;
   int32_t other_head_ = 0;  // of the side that streams: batch * its num_heads
   StepPacker packer_;       // steps of the item
   RingSlot<Smem::kFirstStages> first_;

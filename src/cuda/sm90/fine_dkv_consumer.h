@@ -14,19 +14,23 @@
 
 namespace vsa::cuda::sm90 {
 
-template <class T, int kHeadDim>
+template <class T, int kHeadDim, int kConsumers>
 class DkvConsumer {
  public:
-  using Smem = BackwardSmem<kHeadDim>;
+  using Smem = BackwardSmem<kHeadDim, kConsumers>;
 
   __device__ __forceinline__ DkvConsumer(const FineBackwardParams& params, Smem& smem,
                                          uint32_t half)
-      : p_(params), buffers_(smem.buffers[half]), s_(smem.state[half]), lane_(threadIdx.x % 32) {}
+      : p_(params),
+        buffers_(smem.buffers[half / kConsumers]),
+        s_(smem.stream[half / kConsumers]),
+        in_item_(half % kConsumers),
+        lane_(threadIdx.x % 32) {}
 
   __device__ __forceinline__ void run() {
     for (uint32_t parity = 0;; parity ^= 1) {
       barrier_wait(smem_address(&s_.full_own), parity);
-      const BackwardItem& item = s_.item[parity];
+      const BackwardItem<kConsumers>& item = s_.item[parity];
       if (item.idx < 0) return;
       float dk[kHeadDim / 2] = {}, dv[kHeadDim / 2] = {};
       if (item.has_steps != 0) {
@@ -62,11 +66,13 @@ class DkvConsumer {
 
   __device__ __forceinline__ void start_s(float (&s)[kPairs]) {
     barrier_wait(smem_address(&s_.full_first[first_.idx()]), first_.parity());
-    start_product(s, smem_address(buffers_.own[0]), smem_address(buffers_.first[first_.idx()]));
+    start_product(s, smem_address(buffers_.own[in_item_][0]),
+                  smem_address(buffers_.first[first_.idx()]));
   }
   __device__ __forceinline__ void start_dp(float (&dp)[kPairs]) {
     barrier_wait(smem_address(&s_.full_second[second_.idx()]), second_.parity());
-    start_product(dp, smem_address(buffers_.own[1]), smem_address(buffers_.second[second_.idx()]));
+    start_product(dp, smem_address(buffers_.own[in_item_][1]),
+                  smem_address(buffers_.second[second_.idx()]));
   }
 
   /// Columns 8 j + 2 (lane % 4) and the next of a row of 64.
@@ -147,14 +153,15 @@ class DkvConsumer {
     release(s_.empty_first[before]);
   }
 
-  __device__ __forceinline__ void store(const BackwardItem& item, const float (&dk)[kHeadDim / 2],
+  __device__ __forceinline__ void store(const BackwardItem<kConsumers>& item,
+                                        const float (&dk)[kHeadDim / 2],
                                         const float (&dv)[kHeadDim / 2]) const {
     const PlanShape& plan = p_.kv.plan;
     const int32_t head_idx = item.idx / plan.num_blocks();
     const int32_t tile = item.idx % plan.num_blocks() / plan.blocks_per_tile;
     const int64_t pooled_row = (int64_t{head_idx} * plan.num_tiles + tile) * kHeadDim;
     const float factor = 1.0F / static_cast<float>(max(1, p_.kv.tile_len[tile]));
-    const Block block = item.block;
+    const Block block = item.block[in_item_];
     const auto rows = [&](const Rows& to, const float* pooled) {
       return GradientRows{to, head_idx / p_.kv.num_heads, head_idx % p_.kv.num_heads,
                           pooled == nullptr ? nullptr : pooled + pooled_row, factor};
@@ -165,7 +172,8 @@ class DkvConsumer {
 
   const FineBackwardParams& p_;
   typename Smem::Buffers& buffers_;
-  typename Smem::State& s_;
+  typename Smem::Stream& s_;
+  const uint32_t in_item_;  // number of this consumer among those of the stream
   const uint32_t lane_;
   RingSlot<Smem::kFirstStages> first_;
   RingSlot<Smem::kSecondStages> second_;

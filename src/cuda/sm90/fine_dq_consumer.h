@@ -14,26 +14,30 @@
 
 namespace vsa::cuda::sm90 {
 
-template <class T, int kHeadDim>
+template <class T, int kHeadDim, int kConsumers>
 class DqConsumer {
  public:
-  using Smem = BackwardSmem<kHeadDim>;
+  using Smem = BackwardSmem<kHeadDim, kConsumers>;
   static constexpr int kSteps = kHeadDim / 16;
 
   __device__ __forceinline__ DqConsumer(const FineBackwardParams& params, Smem& smem, uint32_t half)
-      : p_(params), buffers_(smem.buffers[half]), s_(smem.state[half]), lane_(threadIdx.x % 32) {}
+      : p_(params),
+        buffers_(smem.buffers[half / kConsumers]),
+        s_(smem.stream[half / kConsumers]),
+        in_item_(half % kConsumers),
+        lane_(threadIdx.x % 32) {}
 
   __device__ __forceinline__ void run() {
     for (uint32_t parity = 0;; parity ^= 1) {
       barrier_wait(smem_address(&s_.full_own), parity);
-      const BackwardItem& item = s_.item[parity];
+      const BackwardItem<kConsumers>& item = s_.item[parity];
       if (item.idx < 0) return;
       float dq[kHeadDim / 2] = {};
       if (item.has_steps != 0) {
         load_statistics(item);
         uint32_t q[kSteps][4], dout[kSteps][4];
-        load_operand(smem_address(buffers_.own[0]), q);
-        load_operand(smem_address(buffers_.own[1]), dout);
+        load_operand(smem_address(buffers_.own[in_item_][0]), q);
+        load_operand(smem_address(buffers_.own[in_item_][1]), dout);
         release(s_.empty_own);
         accumulate(q, dout, dq);
       } else {
@@ -55,8 +59,8 @@ class DqConsumer {
   }
 
   /// Of this thread's two rows.
-  __device__ __forceinline__ void load_statistics(const BackwardItem& item) {
-    const QueryStatistics& statistics = p_.statistics[item.idx];
+  __device__ __forceinline__ void load_statistics(const BackwardItem<kConsumers>& item) {
+    const QueryStatistics& statistics = p_.statistics[item.idx + static_cast<int32_t>(in_item_)];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       minus_lse_log2_[half] = __ldg(&statistics.minus_lse_log2[row_of_thread(half)]);
@@ -158,13 +162,13 @@ class DqConsumer {
     release(s_.empty_first[before]);
   }
 
-  __device__ __forceinline__ void store(const BackwardItem& item,
+  __device__ __forceinline__ void store(const BackwardItem<kConsumers>& item,
                                         const float (&dq)[kHeadDim / 2]) const {
     const PlanShape& plan = p_.q.plan;
     const int32_t head_idx = item.idx / plan.num_blocks();
     const int32_t tile = item.idx % plan.num_blocks() / plan.blocks_per_tile;
     const int64_t pooled_row = (int64_t{head_idx} * plan.num_tiles + tile) * kHeadDim;
-    const Block block = item.block;
+    const Block block = item.block[in_item_];
     store_gradient<T, kHeadDim>(dq, p_.scale,
                                 {p_.dq, head_idx / p_.q.num_heads, head_idx % p_.q.num_heads,
                                  p_.dq_pooled == nullptr ? nullptr : p_.dq_pooled + pooled_row,
@@ -174,7 +178,8 @@ class DqConsumer {
 
   const FineBackwardParams& p_;
   typename Smem::Buffers& buffers_;
-  typename Smem::State& s_;
+  typename Smem::Stream& s_;
+  const uint32_t in_item_;  // number of this consumer among those of the stream
   const uint32_t lane_;
   float minus_lse_log2_[2] = {}, delta_[2] = {};
   RingSlot<Smem::kFirstStages> first_;

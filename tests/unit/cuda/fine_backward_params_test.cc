@@ -22,15 +22,17 @@ void expect_divided() {
   // The pattern of a swizzled buffer starts at a multiple of 1 KiB; bulk copies need 16 bytes.
   EXPECT_EQ(sizeof(typename Smem::Buffers) % 1024, 0U);
   EXPECT_EQ(offsetof(Smem, buffers), 0U);
-  EXPECT_EQ(offsetof(Smem, state) % 16, 0U);
-  EXPECT_EQ(sizeof(typename Smem::State) % 16, 0U);
-  EXPECT_EQ(offsetof(typename Smem::State, minus_lse_log2) % 16, 0U);
-  EXPECT_EQ(offsetof(typename Smem::State, delta) % 16, 0U);
+  EXPECT_EQ(offsetof(Smem, stream) % 16, 0U);
+  EXPECT_EQ(sizeof(typename Smem::Stream) % 16, 0U);
+  EXPECT_EQ(offsetof(typename Smem::Stream, minus_lse_log2) % 16, 0U);
+  EXPECT_EQ(offsetof(typename Smem::Stream, delta) % 16, 0U);
 }
 
 TEST(BackwardSmem, FitsAndIsAligned) {
-  expect_divided<BackwardSmem<128>>();
-  expect_divided<BackwardSmem<64>>();
+  expect_divided<BackwardSmem<128, 1>>();
+  expect_divided<BackwardSmem<128, 2>>();
+  expect_divided<BackwardSmem<64, 1>>();
+  expect_divided<BackwardSmem<64, 2>>();
 }
 
 }  // namespace
