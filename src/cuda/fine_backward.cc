@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "src/cuda/launch.h"
 #include "src/cuda/sm90/box_plan.h"
 #include "src/cuda/sm90/fine_backward_kernel.h"
 
@@ -72,6 +73,7 @@ Status run_fine_backward(std::string_view operation, const FineBackwardInput& in
                                   .stream = stream};
   int32_t* const next_items = in.scratch.next_items;
   VSA_TRY(set_items(operation, params.q, in.q.shape[0], next_items, params));
+  VSA_TRY(check(operation, cudaMemsetAsync(next_items, 0, 2 * sizeof(int32_t), stream)));
   VSA_TRY(run_query_statistics(operation,
                                {.lse = rows_of(in.lse),
                                 .delta = in.delta,

@@ -7,7 +7,8 @@
 
 namespace vsa::cuda::sm90 {
 
-/// Each starts one kernel on the current device, for params.num_items items.
+/// Each starts one kernel on the current device, for params.num_items items; *params.next_item is
+/// 0. dk and dv follow dq with nothing between them on the stream, as they run beside its end.
 Status run_fine_dq(const FineBackwardParams& params, const KernelLaunch& launch);
 Status run_fine_dkv(const FineBackwardParams& params, const KernelLaunch& launch);
 

@@ -6,6 +6,12 @@
 // Persistent: one CTA on each multiprocessor. Its streams share nothing; each takes item after item
 // from a queue, heads outermost, because lists differ in length. Who computes an item does not
 // change its bits.
+//
+// dk and dv start on multiprocessors where dq has no item left, without waiting for it: they read
+// nothing that dq writes, and write nothing that it reads. What came before dq they may read: dq is
+// launched without overlap, so all of that had ended and was visible before its first CTA began,
+// and none of theirs begins before each of dq's has. But each of their CTAs ends after dq, for
+// whatever follows on the stream only waits for them.
 #pragma once
 
 #include "src/cuda/half_type.h"
@@ -54,6 +60,10 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
     const uint32_t warp = uniform(threadIdx.x / 32);
     if (warp < Smem::kStreams) {
       BackwardProducer<kHeadDim, kConsumers, kOwnsKeys>(params, smem, warp).run(warp);
+    } else if constexpr (kOwnsKeys) {
+      cudaGridDependencySynchronize();  // ends after dq
+    } else {
+      cudaTriggerProgrammaticLaunchCompletion();  // dk and dv may start
     }
   } else {
     take_registers<kBackwardConsumerRegisters<kHeadDim>>();
@@ -67,12 +77,12 @@ Status launch_backward(const FineBackwardParams& params, const KernelLaunch& how
   constexpr int kBytes = sizeof(BackwardSmem<kHeadDim, kConsumers>);
   static_assert(kBytes <= 232448, "a CTA has at most 227 KiB");
   const int pairs = (params.num_items + 1) / 2;
-  VSA_TRY(check(how.operation, cudaMemsetAsync(params.next_item, 0, sizeof(int32_t), how.stream)));
   return launch(how.operation, fine_bwd_kernel<Consumer, kOwnsKeys, T, kHeadDim, kConsumers>,
                 {.grid = dim3(static_cast<unsigned>(pairs < how.num_sms ? pairs : how.num_sms)),
                  .block = dim3(kBackwardThreads),
                  .smem_bytes = kBytes,
-                 .stream = how.stream},
+                 .stream = how.stream,
+                 .overlaps_previous = kOwnsKeys},
                 params);
 }
 
