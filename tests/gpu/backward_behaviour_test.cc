@@ -141,25 +141,40 @@ TEST(GpuBackwardBehaviour, T41_GraphReplayFollowsNewTables) {
   expect_cuda(cudaStreamDestroy(stream));
 }
 
-/// T19: an item of a batch gives the bits it gives alone.
-TEST(GpuBackwardBehaviour, T19_BatchItemsAreIndependent) {
-  VSA_NEEDS_GPU;
-  const TilePlan plan = grid_plan({4, 8, 8}, kCube);
-  const Trained both(DType::kBF16, {2, 4, 2, 128}, plan, plan, 2);
-  const AttentionGradients got = both.gradients();
-  for (int64_t b = 0; b < 2; ++b) {
-    Trained alone(DType::kBF16, kHeads, plan, plan, 2);
-    alone.in.q = batch_item(both.in.q, b);
-    alone.in.k = batch_item(both.in.k, b);
-    alone.in.v = batch_item(both.in.v, b);
-    alone.gate = batch_item(both.gate, b);
-    alone.dout = batch_item(both.dout, b);
+/// T19: items of a batch give the bits they give alone.
+void expect_independent(const std::vector<int64_t>& items, Heads heads, const TilePlan& plan,
+                        int64_t topk) {
+  const Trained all(DType::kBF16, heads, plan, plan, topk);
+  const AttentionGradients got = all.gradients();
+  heads.batch = 1;
+  for (const int64_t b : items) {
+    SCOPED_TRACE(testing::Message() << "batch item " << b);
+    Trained alone(DType::kBF16, heads, plan, plan, topk);
+    alone.in.q = batch_item(all.in.q, b);
+    alone.in.k = batch_item(all.in.k, b);
+    alone.in.v = batch_item(all.in.v, b);
+    alone.gate = batch_item(all.gate, b);
+    alone.dout = batch_item(all.dout, b);
     alone.options.gate_coarse = Gate::tensor(alone.gate.view());
     alone.forward = gpu::run_attention(alone.in, alone.options, Outputs::kAll);
     const AttentionGradients want = alone.gradients();
     EXPECT_TRUE(same({batch_item(got.dq, b), batch_item(got.dk, b), batch_item(got.dv, b),
                       batch_item(got.dgate_coarse, b), batch_item(got.dgate_fine, b)},
                      want));
+  }
+}
+
+TEST(GpuBackwardBehaviour, T19_BatchItemsAreIndependent) {
+  VSA_NEEDS_GPU;
+  expect_independent({0, 1}, {2, 4, 2, 128}, grid_plan({4, 8, 8}, kCube), 2);
+}
+
+/// Every multiprocessor takes several items of the batch; of one, there are fewer than these.
+TEST(GpuBackwardBehaviour, T19_ItemsOfLargeTilesAreIndependent) {
+  VSA_NEEDS_GPU;
+  const TilePlan plan = grid_plan({4, 16, 10}, {2, 8, 8});
+  for (const int64_t head_dim : {64, 128}) {
+    expect_independent({0, 7, 15}, {16, 4, 2, head_dim}, plan, 5);
   }
 }
 
