@@ -41,7 +41,7 @@ class Stream {
     if (is_last && kValues && bits_ != ~uint64_t{0}) {
       // Probabilities of rows without a token are 0, but 0 * NaN is NaN, and what lies there is
       // old.
-      Copy::zero_other_rows(buffer, bits_, lane_);
+      Copy::zero_other_rows(buffer, bits_, threadIdx.x % 32);
     }
     if (threadIdx.x % 32 == 0) {
       barrier_expect(full, Copy::bytes(block));
