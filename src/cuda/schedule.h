@@ -3,12 +3,12 @@
 //
 // A pair walks three lists one after the other: the blocks that both query blocks keep, then what
 // only the first keeps beside what only the second keeps. A common block is loaded once and used
-// twice, which is what the rate from L2 to shared memory asks for. With lists of equal length both
-// halves have equally long ways.
+// twice at head_dim 128, which is what the rate from L2 to shared memory asks for. With lists of
+// equal length both halves have equally long ways.
 //
-// The fine kernel has two rings of shared memory slots, a slot a step: common steps go to both in
-// turn, the last of them to ring 1, what only one half keeps to the ring of that half
-// (sm90/fine_slots.h).
+// The fine kernel has a slot of shared memory for each step. At head_dim 128 a pair has two rings
+// of them: common steps go to both in turn, the last of them to ring 1, what only one half keeps to
+// the ring of that half (sm90/fine_slots.h). At 64 each half walks its two lists alone.
 //
 // A step is 64 rows of shared memory: one full block, or several short ones (from the far edges of
 // the grid) each at a multiple of 8 rows, so that padding costs next to nothing.

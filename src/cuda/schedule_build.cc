@@ -19,11 +19,11 @@ Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& di
 }
 
 Status Schedule::status(std::string_view operation) const {
-  // A CTA of the fine kernel goes on to the next of its items in 32 bits, once beyond the last.
-  constexpr int64_t kMost = int64_t{1} << 30;
+  // The fine kernel counts halves in 32 bits, and goes on once beyond the last.
+  constexpr int64_t kMost = int64_t{1} << 29;
   if (num_items_ < kMost) return {};
   return unsupported(fmt::format(
-      "[{}] q: expected fewer than 2^30 pairs of query blocks on the cuda backend, got {}; split "
+      "[{}] q: expected fewer than 2^29 pairs of query blocks on the cuda backend, got {}; split "
       "the batch",
       operation, num_items_));
 }

@@ -14,7 +14,7 @@ struct ScheduleParams {
   uint32_t* entries;
   int64_t entry_pitch;
   uint32_t num_pairs;
-  uint32_t num_items;  // below 2^30
+  uint32_t num_items;  // below 2^29
   int32_t num_words;   // for a bit of every kv tile; 0: no room for them in shared memory
 };
 
@@ -23,7 +23,7 @@ class Schedule {
  public:
   /// Takes the memory; `dims` are those of the table.
   Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims);
-  /// Unsupported if there are 2^30 pairs or more.
+  /// Unsupported if there are 2^29 pairs or more.
   Status status(std::string_view operation) const;
   /// Enqueues what fills it. Entries of the table that name no kv tile are ignored.
   Status build(std::string_view operation, const PlanTables& plans, const ConstLut& lut,

@@ -1,6 +1,5 @@
 // What the CUDA backend promises besides right numbers: the same bits, streams, graphs, refusals.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
@@ -166,33 +165,6 @@ TEST(GpuBehaviour, LargeScores) {
   // Rounding probabilities and out to bf16 gives up to 2 * 2^-9. The rest is for scores near 1000,
   // of which an ulp is 2^-14 and exp makes a share of.
   EXPECT_LT(relative_l2(got.out, want.out), 0.01);
-}
-
-/// Maxima grow from slot to slot, but not in all rows of a block and not in all of its warps:
-/// scores grow along the sequence, for query rows from 16 to 63 of every 64 by far more than the
-/// slack that probabilities are allowed.
-TEST(GpuBehaviour, MaximaThatGrowInSomeRows) {
-  VSA_NEEDS_GPU;
-  for (const int64_t head_dim : {64, 128}) {
-    SCOPED_TRACE(head_dim);
-    const TilePlan plan = grid_plan({1, 1, 8 * 64 + 40}, {1, 1, 64});  // tiles are runs
-    const Heads heads{1, 1, 1, head_dim};
-    Qkv in = make_qkv(DType::kBF16, heads, plan, plan, 1);
-    for (int64_t s = 0; s < plan.seq_len(); ++s) {
-      const double rows = std::array{0.01, 1.0, 4.0, 12.0}[static_cast<size_t>(s % 64 / 16)];
-      for (int64_t d = 0; d < head_dim; ++d) {
-        in.q.set(0, 0, s, d, rows * in.q.at(0, 0, s, d));
-        in.k.set(0, 0, s, d, (1.0 + static_cast<double>(s / 64)) * in.k.at(0, 0, s, d));
-      }
-    }
-    const int64_t n = plan.num_tiles();
-    const LutBuffer table = full_lut(1, 1, n, n);
-    const FineResult got = gpu::run_fine(in, table.view());
-    const FineResult want = test::run_fine(kReference, as_f64(in), table.view());
-    // As for LargeScores: these reach some hundreds.
-    EXPECT_LT(relative_l2(got.out, want.out), 0.01);
-    EXPECT_LT(relative_l2(got.lse, want.lse), 1e-5);
-  }
 }
 
 /// A long row: many steps through the rings, items of unequal length side by side.

@@ -1,9 +1,9 @@
 // A consumer of a pair: a warpgroup that holds one half's 64 query rows in registers and passes
 // over their keys, two slots (128 keys) at a time. Device-only.
 //
-// Two, because what comes with every turn besides products and exponentials (maxima across lanes,
-// barriers, waits) takes as long for one.
-// Registers of a thread at head_dim 128: q 32, scores 64, probabilities 32, out 64, state 4.
+// Two, because what comes with every turn besides products and exponentials (barriers, waits, the
+// vote on the sums) takes as long for one.
+// Registers of a thread at head_dim 128: q 32, scores 64, probabilities 32, out 64, state 6.
 #pragma once
 
 #include <cstddef>
@@ -37,18 +37,18 @@ class Consumer {
     for (int32_t item = static_cast<int32_t>(blockIdx.x); item < p_.num_items;) {
       uint32_t parity = note() >> 16;
       barrier_wait(smem_address(&s_.full_q[half_]), parity);
-      // Read again wherever it is needed: the registers are for products.
-      const ItemHalf& of = s_.item[parity][half_];
       uint32_t q[kSteps][4];
       load_query(q, smem_address(s_.q[half_]), p_.q_sign);
       release(&s_.empty_q[half_]);
 
       float out[kHeadDim / 2] = {};
       SoftmaxState softmax;
-      Epilogue<T, kHeadDim>(p_, item, half_).prefetch_gate(of.block);
-      attend(of, q, out, softmax);
+      Epilogue<T, kHeadDim>(p_, item, half_).prefetch_gate(noted_half().block);
+      attend(noted_half(), q, out, softmax);
       release(&s_.meet);
       softmax.finish();
+      // Found again, and read wherever it is needed: the registers are for products.
+      const ItemHalf& of = noted_half();
       item = of.unit;
       Epilogue<T, kHeadDim>(p_, item, half_).store(of.block, out, softmax);
       item += static_cast<int32_t>(gridDim.x);
@@ -85,6 +85,9 @@ class Consumer {
     __syncwarp();
   }
   __device__ __forceinline__ Rings noted_rings() const { return {{note() & 0xFFFFU}}; }
+  __device__ __forceinline__ const ItemHalf& noted_half() const {
+    return s_.item[note() >> 16][half_];
+  }
 
   /// Waits until slots are full: of `keys` the keys, of `values` the values.
   template <int kKeys, int kValues>

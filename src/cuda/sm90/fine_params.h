@@ -53,7 +53,7 @@ struct FineParams {
 
 inline constexpr uint32_t kWarpsPerConsumer = 4;
 
-/// How a CTA is divided. The registers of all threads are those of a multiprocessor, 65536.
+/// How a CTA is divided. All threads together have no more than a multiprocessor's 65536 registers.
 ///
 /// At head_dim 128 two consumers are the halves of a pair and share what both keep: copies are near
 /// the rate of the L2. At 64 it is further away; what a consumer waits for is its own chain of

@@ -12,8 +12,8 @@
 
 namespace vsa::cuda::sm90 {
 
-/// scores = q k for the warp's 16 rows, where wgmma leaves them. It takes all four warps, and only
-/// one may need this.
+/// scores = q k for the warp's 16 rows, where wgmma leaves them. wgmma takes all four warps of a
+/// consumer, and only one may need this.
 /// @param keys  buffer of the slot in shared memory
 template <class T, int kSteps>
 __device__ __forceinline__ void warp_scores(const uint32_t (&q)[kSteps][4], uint32_t keys,

@@ -138,6 +138,9 @@ class Producer {
       of.num_common += __shfl_sync(~0U, head, kNumOwn + half);
     }
     barrier_wait(smem_address(&s_.empty_q[ring_]), parity ^ 1);
+    // What lies in other rows must not decide whether their warp makes its scores again, which
+    // rounds otherwise: a row's bits are its own.
+    Copy::zero_rows_from(smem_address(s_.q[ring_]), block.len());
     if (lane_ == 0) {
       s_.item[parity][ring_] = of;
       barrier_expect(full, Copy::bytes(block));

@@ -33,16 +33,16 @@ __device__ __forceinline__ void rescale_rows(float (&out)[kCount], const float (
 
 /// What the softmax knows of a thread's two rows.
 struct SoftmaxState {
-  /// Probabilities are relative to the maximum of the row, or to one that was at most 8 powers of
-  /// two less: all that counts is that a row's sums have the same one and nothing overflows.
-  static constexpr float kSlack = 8.0F;
-  float max[2] = {kMinusInfinity, kMinusInfinity};  ///< of raw scores, or up to kSlack below
+  /// Probabilities are relative to the maximum of the row when it was last admitted. A later score
+  /// may be larger while no thread's sum of a step exceeds this: all that counts is that a row's
+  /// sums have the same maximum and nothing overflows.
+  static constexpr float kMostSum = 256.0F;
+  float max[2] = {kMinusInfinity, kMinusInfinity};  ///< of raw scores that were admitted
   float sum[2] = {0.0F, 0.0F};                      ///< of this thread's columns only
 
-  /// Lets maxima grow to those of the scores of slots, where these outgrow the slack.
+  /// Lets maxima grow to those of the scores of slots.
   /// @param by  what is relative to the old maxima must be multiplied by it: exactly 1 in rows
-  /// where
-  ///            nothing changed
+  ///            whose maximum did not grow
   template <int kSlots>
   __device__ __forceinline__ void admit(const float (&s)[kSlots][kScores], float scale_log2,
                                         float (&by)[2]) {
@@ -56,11 +56,9 @@ struct SoftmaxState {
       float all = fmaxf(most[2 * row], most[2 * row + 1]);
       all = fmaxf(all, __shfl_xor_sync(~0U, all, 1));
       all = fmaxf(all, __shfl_xor_sync(~0U, all, 2));
-      by[row] = 1.0F;
-      // False for -inf - -inf.
-      if (!((all - max[row]) * scale_log2 > kSlack)) continue;
-      by[row] = exp2_fast((max[row] - all) * scale_log2);
-      max[row] = all;
+      const float grown = fmaxf(max[row], all);  // NaN does not count
+      by[row] = grown == max[row] ? 1.0F : exp2_fast((max[row] - grown) * scale_log2);
+      max[row] = grown;
       sum[row] *= by[row];
     }
   }
@@ -87,13 +85,13 @@ struct SoftmaxState {
     }
   }
 
-  /// Whether probabilities of a slot whose scores were not admitted are wrong: in a row of this
-  /// warp one is above the slack, or there is no maximum yet. NaN is as right as it gets.
-  /// @param sums  this thread's sums of the slot
+  /// Whether scores must be admitted after all: in a row of this warp their probabilities are
+  /// large, or there is no maximum yet. NaN is as right as it gets.
+  /// @param sums  of this thread's probabilities of a step
   __device__ __forceinline__ bool outgrown(const float (&sums)[2]) const {
     float most[2];
 #pragma unroll
-    for (int row = 0; row < 2; ++row) most[row] = max[row] == kMinusInfinity ? -1.0F : 256.0F;
+    for (int row = 0; row < 2; ++row) most[row] = max[row] == kMinusInfinity ? -1.0F : kMostSum;
     return __any_sync(
                ~0U, static_cast<int>(sums[0] > most[0]) | static_cast<int>(sums[1] > most[1])) != 0;
   }

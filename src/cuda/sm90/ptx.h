@@ -1,7 +1,8 @@
-// The sm_90a instructions that the fine kernel is made of, each as one function. Device-only.
+// The sm_90a instructions that the fine kernels are made of, each as one function; wgmma is in
+// wgmma.h. Device-only.
 //
 // Names and rules are those of the PTX ISA manual: mbarrier (9.7.13.15), cp.async.bulk.tensor
-// (9.7.9.27), wgmma (9.7.15), setmaxnreg (9.7.19.5).
+// (9.7.9.27), ldmatrix and mma (9.7.14.5), setmaxnreg (9.7.19.5).
 #pragma once
 
 #include <cuda.h>
@@ -135,6 +136,8 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t addres
                : "r"(address)
                : "memory");
 }
+
+// --- products of a warp --------------------------------------------------------------------------
 
 /// d += a * b for a warp's 16 rows, 8 columns and 16 products, in the type of T.
 template <class T>
