@@ -47,10 +47,11 @@ def plot_losses(logs: dict[str, Path], path: Path) -> None:
     """Loss over steps, one panel a stage, one curve a sparsity."""
     figure, axes = plt.subplots(1, len(logs), figsize=(6 * len(logs), 4), layout="constrained", squeeze=False)
     for axis, (name, log) in zip(axes[0], logs.items()):
-        entries = [json.loads(line) for line in log.read_text().splitlines()]
         curves: dict[float, list[tuple]] = {}
-        for entry in entries:
-            for level, loss in entry["loss_at_sparsity"].items():
+        for entry in map(json.loads, log.read_text().splitlines()):
+            # A log of training/dit has a header, one sparsity a line, and an evaluation at the end.
+            levels = {entry["sparsity"]: entry["loss"]} if "loss" in entry and "sparsity" in entry else {}
+            for level, loss in entry.get("loss_at_sparsity", levels).items():
                 curves.setdefault(float(level), []).append((entry["step"], loss))
         for level, points in sorted(curves.items()):
             steps, losses = np.array(points).T

@@ -1,6 +1,7 @@
 """A model as a folder in the layout of diffusers, which `vsa generate` reads: where training ends, or begins."""
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import torch
@@ -35,6 +36,8 @@ def write(trainer: Trainer, root: Path, dtype: torch.dtype = torch.float16) -> N
 
 def read(trainer: Trainer, root: Path) -> None:
     """The trainer's weights become those of a folder, whose model and tokenizer are to be like the trainer's."""
+    if not (root / "model_index.json").is_file():
+        raise ValueError(f"[train] weights: expected a folder with model_index.json, got {root}")
     transformer, text_encoder, tokenizer, _ = folder.read_folder(root)
     for name, found, expected in (("transformer", transformer.config, config_of(trainer.settings)),
                                   ("text encoder", text_encoder.config, trainer.networks.text_encoder.config)):
@@ -44,8 +47,14 @@ def read(trainer: Trainer, root: Path) -> None:
         raise ValueError(f"[train] weights: expected the tokenizer of --tokenizer, got another one in {root}")
     weights = {f"text_encoder.{name}": weight for name, weight in text_encoder.state_dict().items()}
     in_folder = transformer.state_dict()
-    weights |= {name: in_folder[_in_folder(name)] for name in trainer.weights() if name.startswith(_TRANSFORMER)}
+    weights |= {name: in_folder[_in_folder(name)] for name, _ in trainer.networks.named_parameters()
+                if name.startswith(_TRANSFORMER)}
     trainer.set_weights(weights)
+
+
+def identity(root: Path) -> str:
+    """Of the transformer's weights in a folder: the same for the same bytes."""
+    return hashlib.sha256((root / "transformer/diffusion_pytorch_model.safetensors").read_bytes()).hexdigest()[:16]
 
 
 def _in_folder(name: str) -> str:

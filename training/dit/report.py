@@ -39,7 +39,7 @@ def read(work: Path) -> list[dict]:
         # The later half: at the target sparsity, and without the first steps' compilation.
         pace = statistics.median(line["ms_per_step"] for line in steps[len(steps) // 2:])
         found.append({"size": settings["size"], "arm": arm_of(settings), "seed": settings["seed"],
-                      "settings": settings, "data": header["data"],
+                      "settings": settings, "data": header["data"], "weights": header.get("weights"),
                       "parameters": header["parameters"], "tokens": header["tokens"], "steps": settings["steps"],
                       "batch": settings["batch"], "device": header["device"],
                       "evaluation_loss": final[-1]["evaluation_loss"], "training_loss": statistics.mean(tail),
@@ -55,7 +55,7 @@ def check_comparable(results: list[dict]) -> None:
     first: dict[str, dict] = {}
     for result in results:
         shared = {name: value for name, value in result["settings"].items() if name not in own}
-        shared["data"] = result["data"]
+        shared |= {name: result[name] for name in ("data", "weights")}
         other = first.setdefault(result["size"], shared)
         changed = [name for name in shared if shared[name] != other[name]]
         if changed:

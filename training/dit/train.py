@@ -48,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--work", type=Path, required=True, help="folder of the checkpoint and log")
     made.add_argument("--data", type=Path, help="folder of videos with captions NAME.txt; default: procedural clips")
     made.add_argument("--tokenizer", type=Path, default=TOKENIZER)
-    made.add_argument("--weights", type=Path, help="begin with those of a model folder, such as one of --export")
+    made.add_argument("--weights", type=Path, help="begin with those of a model folder, such as one of --export; a run "
+                      "that goes on has its own")
     made.add_argument("--export", type=Path, help="at the end, write a model folder for `vsa generate`")
     made.add_argument("--minutes", type=float, help="stop after these, resumable")
     made.add_argument("--checkpoint-interval", type=_interval, default=500, help=f"steps, a multiple of {LOG_INTERVAL}")
@@ -105,8 +106,9 @@ def _run(args, trainer, log, seconds: float, stop: Stop) -> dict:
     if log.tell() == 0:
         name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
         log_file.write(log, {"settings": dataclasses.asdict(settings), "parameters": trainer.num_parameters(),
-                             "tokens": settings.seq_len, "data": trainer.videos.name, "processes": workers.count,
-                             "torch": torch.__version__, "device": name})
+                             "tokens": settings.seq_len, "data": trainer.videos.name,
+                             "weights": model_folder.identity(args.weights) if args.weights else None,
+                             "processes": workers.count, "torch": torch.__version__, "device": name})
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     begun, losses, entry = time.monotonic(), [], {}

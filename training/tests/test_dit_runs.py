@@ -34,6 +34,24 @@ def test_the_command_writes_a_log_and_does_not_train_twice(tmp_path):
     assert again == lines
 
 
+def test_a_run_begins_with_the_weights_of_another(tmp_path):
+    """As exported, in fp16. A run that goes on takes those of its checkpoint."""
+    model = str(tmp_path / "model")
+    trained = train.run(command(tmp_path / "first", "--steps", "12", "--warmup", "2", "--export", model))
+    still = ["--weights", model, "--steps", "1", "--learning-rate", "0"]
+    begun = train.run(command(tmp_path / "second", *still))
+    assert begun["evaluation_loss"] == pytest.approx(trained["evaluation_loss"], rel=1e-3)
+    headers = [json.loads((tmp_path / name / "run/log.jsonl").read_text().splitlines()[0])
+               for name in ("first", "second")]
+    assert headers[0]["weights"] is None and len(headers[1]["weights"]) == 16
+    fresh = train.run(command(tmp_path / "third", "--steps", "1", "--learning-rate", "0"))
+    assert fresh["evaluation_loss"] > 1.01 * trained["evaluation_loss"]
+    still[1] = str(tmp_path / "none")
+    with pytest.raises(ValueError, match="weights: expected a folder with model_index.json, got .*none"):
+        train.run(command(tmp_path / "fourth", *still))
+    assert train.run(command(tmp_path / "second", *still))["evaluation_loss"] == begun["evaluation_loss"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_a_signal_stops_goes_on_to_the_bit(tmp_path, monkeypatch, number):
     straight = train.run(command(tmp_path / "straight"))
