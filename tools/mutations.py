@@ -30,6 +30,11 @@ def gradient(name, file, old, new, stage):
                          "unit_tests")
 
 
+def cuda(name, file, old, new, test):
+    """Only built where there is a CUDA toolkit."""
+    return Mutation(f"cuda {name}", f"src/cuda/{file}", old, new, "cuda_tests", test)
+
+
 MUTATIONS = [
     # --- tile, untile ---
     Mutation("plan: tiles at the far edges are not cut off", "src/core/tile_plan.cc",
@@ -165,4 +170,19 @@ MUTATIONS = [
     # --- the whole operator ---
     parity("operator: gradient through the means dropped", "src/cpu/attention_backward.cc",
            "    extras.dq_pooled = coarse->dq.view();\n", "", "AttentionParity.Backward"),
+    # --- CUDA, what tests on the host hold it to ---
+    cuda("rings: the phase after the last slot", "sm90/fine_slots.h",
+         "(after - kRing) ^ 1U", "(after - kRing)", "FineRings.AnyOrderOfEventsDeliversTheRightSlots"),
+    cuda("rings: the last common slot in the other ring", "sm90/fine_slots.h",
+         "(left - num_own) & 1", "(left - num_own + 1) & 1", "FineRings.AnyOrderOfEventsDeliversTheRightSlots"),
+    cuda("rings: a half's phase changes with every slot", "sm90/fine_slots.h",
+         "number / kStages % 2", "number % 2", "FineRings.AnyOrderOfEventsDeliversTheRightSlots"),
+    cuda("units: the second half is left out", "sm90/fine_params.h",
+         "num_items * (kPaired ? 1 : 2)", "num_items", "FineUnits.EveryHalfGoesToOneConsumer"),
+    cuda("schedule: a step of more than 64 rows", "schedule.h",
+         "row + rows > kBlockTokens", "row + rows > kBlockTokens + 8", "StepPacker.NeverOverfillsAStepAndAlignsBlocks"),
+    cuda("descriptor: no swizzle", "sm90/descriptor.h",
+         "(piece ^ (row % kSwizzleRows))", "piece", "Descriptor.*"),
+    cuda("backward: a ring's phase never changes", "sm90/fine_backward_params.h",
+         "bits = parity() ^ 1U;", "bits = parity();", "RingSlot.*"),
 ]
