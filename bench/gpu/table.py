@@ -28,16 +28,35 @@ FlexAttention run through PyTorch's autograd. *Shared*: of the tiles that two ne
 
 
 class Case:
-    """The rows of one case, by contestant."""
+    """The rows of one case, by contestant. Its product, power and clock are of each pass, forward and backward."""
 
     def __init__(self):
-        self.rows, self.missing, self.summary, self.left_out = {}, {}, {}, None
+        self.rows, self.missing, self.left_out = {}, {}, None
+        self.products, self.summaries = {}, {}
+        self._names, self._product = [], None  # since the last summary
+
+    def add(self, row):
+        what = row["what"]
+        if what == "gemm":
+            self._product = row
+            return
+        if what in self.rows:
+            raise ValueError(f"{row['case']}: expected one row of {what}, got two")
+        self._names.append(what)
+        self.rows[what] = row
+
+    def end(self, summary):
+        """All rows since the summary before were timed in turns, in one pass."""
+        is_backward = any(name.endswith(("_backward", "_training")) for name in self._names)
+        passes = "backward" if is_backward else "forward"
+        self.products[passes], self.summaries[passes] = self._product, summary
+        self._names, self._product = [], None
 
     def ms(self, what):
         return self.rows[what]["median_ms"] if what in self.rows else None
 
-    def tensor_ms(self, flops):
-        gemm = self.rows.get("gemm")
+    def tensor_ms(self, flops, passes):
+        gemm = self.products.get(passes)
         return flops / (gemm["flops"] / gemm["median_ms"]) if gemm else None
 
 
@@ -51,11 +70,11 @@ def read(lines):
             continue
         case = cases.setdefault(row["case"], Case())
         if "summary" in row:
-            case.summary = row["summary"]
+            case.end(row["summary"])
         elif "left_out" in row:
             case.left_out = row["left_out"]
         elif "median_ms" in row:
-            case.rows[row["what"]] = row
+            case.add(row)
         else:
             case.missing[row["what"]] = f"absent: {row['absent']}" if "absent" in row else f"failed: {row['failed']}"
     if header is None:
@@ -74,7 +93,7 @@ def tables(header, cases):
         parts.append(f"### {shape}")
         shown = {rest: case for rest, case in members.items() if case.rows}
         if shown:
-            summary = next((c.summary for c in shown.values() if c.summary), {})
+            summary = next((s for c in shown.values() for s in c.summaries.values() if s), {})
             if summary:
                 grid, tile = ("x".join(map(str, summary[key])) for key in ("grid", "tile"))
                 parts.append(f"Grid {grid}, tiles {tile} ({summary['num_tiles']} of them), {summary['heads']} heads, "
@@ -97,6 +116,7 @@ def _about(header):
 def _attention(members, suffix=""):
     """What runs attention: forward, or the rows whose names end in suffix."""
     names = {name + suffix: title for name, title in {**DENSE, **SPARSE}.items()}
+    passes = "backward" if suffix else "forward"
     rows = []
     for rest, case in members.items():
         dense = case.ms("dense_cudnn" + suffix)
@@ -107,14 +127,15 @@ def _attention(members, suffix=""):
             ms, l2_bytes = row["median_ms"], row["l2_bytes"]
             l2 = f"{l2_bytes * 1e-9:.2f} GB, {l2_bytes / L2_BYTES_PER_S * 1e3:.3f}" if l2_bytes else ""
             rows.append([rest.replace("/", ", "), title, _time(row), _number(row["flops"] / ms * 1e-9, 0),
-                         _number(dense / ms if dense else None, 2), _number(case.tensor_ms(row["flops"]), 3),
+                         _number(dense / ms if dense else None, 2), _number(case.tensor_ms(row["flops"], passes), 3),
                          l2, f"{row['relative_error']:.1e}", _number(row["workspace_mb"], 1)])
     head = ["case", "what", "ms", "TFLOP/s", "x", "tensor, ms", "L2, ms", "error", "workspace, MB"]
     return [_markdown(head, rows)] if rows else []
 
 
-def _stages(members, stages, whole, fine):
+def _stages(members, stages, whole, fine, passes):
     """The small stages, and what is left of the operator `whole` without `fine`."""
+    members = {rest: case for rest, case in members.items() if passes in case.summaries}
     if not any(what in case.rows for case in members.values() for what in stages):
         return []
     rows = []
@@ -122,9 +143,9 @@ def _stages(members, stages, whole, fine):
         rest_ms = None
         if whole in case.rows and fine in case.rows:
             rest_ms = case.ms(whole) - case.ms(fine)
-        summary = case.summary
+        summary = case.summaries[passes]
         rows.append([rest.replace("/", ", "), *(_time(case.rows.get(what)) for what in stages), _number(rest_ms, 3),
-                     _time(case.rows.get("gemm")), _number(summary.get("shared"), 2), _range(summary.get("power_w")),
+                     _time(case.products[passes]), _number(summary.get("shared"), 2), _range(summary.get("power_w")),
                      _range(summary.get("sm_mhz"))])
     return [_markdown(["case", *stages.values(), "operator less fine", "8192^3 product", "shared",
                        "W, least / median / most", "MHz, least / median / most"], rows)]
@@ -132,11 +153,11 @@ def _stages(members, stages, whole, fine):
 
 def _passes(members):
     """All tables of a shape: forward, backward, and both together."""
-    parts = _attention(members) + _stages(members, STAGES, "operator", "fine")
+    parts = _attention(members) + _stages(members, STAGES, "operator", "fine", "forward")
     for suffix, title in (("_backward", "Backward alone."), ("_training", "Forward and backward.")):
         table = _attention(members, suffix)
         parts += [title, *table] if table else []
-    return parts + _stages(members, BACKWARD_STAGES, "operator_backward", "fine_backward")
+    return parts + _stages(members, BACKWARD_STAGES, "operator_backward", "fine_backward", "backward")
 
 
 def _missing(members):

@@ -187,6 +187,20 @@ def test_tables_of_a_made_up_run():
     assert "- case left out: no time after 400 s (kept5/random)" in text
 
 
+def test_two_passes_of_a_case_keep_their_product_and_power():
+    backward = [{**row("operator_backward", 5.0, 1.875e12)}, {**row("fine_backward", 4.5, 1.875e12)},
+                {**row("coarse_backward", 0.1)}, row("gemm", 2.0, 1e12),
+                {"case": CASE, "summary": {**MADE_UP[-2]["summary"], "power_w": [500.0, 510.0, 520.0]}}]
+    lines = list(map(json.dumps, [*MADE_UP, *backward]))
+    text = table.tables(*table.read(lines))
+    assert "| kept12.5, random | fine stage | 1.500 (0.010) | 500 | 6.67 | 0.750 |" in text
+    assert "| 0.030 (0.010) | 0.500 | 1.000 (0.010) | 0.12 | 600 / 650 / 690 |" in text
+    assert "| kept12.5, random | fine stage | 4.500 (0.010) | 417 |  | 3.750 |" in text
+    assert "| 0.100 (0.010) |  | 0.500 | 2.000 (0.010) | 0.12 | 500 / 510 / 520 |" in text
+    with pytest.raises(ValueError, match="expected one row of fine, got two"):
+        table.read([*lines, json.dumps(row("fine", 1.0))])
+
+
 def test_the_page_keeps_what_is_around_its_tables(tmp_path):
     run, page = tmp_path / "run.jsonl", tmp_path / "page.md"
     run.write_text("\n".join(map(json.dumps, MADE_UP)))
