@@ -47,6 +47,10 @@ def read(trainer: Trainer, root: Path) -> None:
         raise ValueError(f"[train] weights: expected the tokenizer of --tokenizer, got another one in {root}")
     weights = {f"text_encoder.{name}": weight for name, weight in text_encoder.state_dict().items()}
     in_folder = transformer.state_dict()
+    if trainer.settings.attention == "dense" and any(
+            weight.any() for name, weight in in_folder.items() if "to_gate_compress" in name):
+        raise ValueError("[train] weights: expected a folder without gates for --attention dense, got gates that are "
+                         f"not zero in {root}; --attention vsa --sparsity 0 keeps all tiles and the gates")
     weights |= {name: in_folder[_in_folder(name)] for name, _ in trainer.networks.named_parameters()
                 if name.startswith(_TRANSFORMER)}
     trainer.set_weights(weights)

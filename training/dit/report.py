@@ -19,6 +19,7 @@ from training.dit import log as log_file  # noqa: E402
 
 LAST_SHARE = 0.05  # of a run's log lines make up its final training loss
 SMOOTHED = 5  # log lines in the running mean of a curve
+NEVER = float("inf")
 
 
 def arm_of(settings: dict) -> str:
@@ -78,25 +79,49 @@ def spread(values: list[float]) -> str:
     return text if len(values) < 2 else f"{text} ± {statistics.stdev(values):.5f}"
 
 
+def running_mean(losses, lines: int = SMOOTHED) -> np.ndarray:
+    """Of so many lines up to each, from the first that has as many; of all where there are fewer."""
+    window = min(lines, len(losses))
+    return np.convolve(losses, np.ones(window) / window, "valid")
+
+
+def dense_needs(dense: dict, run: dict) -> float:
+    """FLOPs after which dense's training loss, a running mean, first is what the run's is at its end, over those of
+    the run; NEVER where it does not get there."""
+    _, operations, losses = np.array(dense["curve"]).T
+    mean = running_mean(losses)
+    reached = np.flatnonzero(mean <= running_mean([loss for _, _, loss in run["curve"]])[-1])
+    return operations[len(losses) - len(mean) + reached[0]] / run["training_flops"] if len(reached) else NEVER
+
+
+def extent(values: list[float]) -> str:
+    """Least to most."""
+    texts = ["never" if value == NEVER else f"{value:.2f} x" for value in (min(values), max(values))]
+    return " to ".join(dict.fromkeys(texts))
+
+
 def table(results: list[dict]) -> str:
     lines = ["| size | attention | seeds | parameters | loss, held-out videos | to dense, same seeds | loss, training | "
-             "training FLOPs / 1e15 | of them attention | to dense | ms a step | seconds | MiB |", "|---" * 13 + "|"]
+             "training FLOPs / 1e15 | of them attention | to dense | dense needs for its loss | ms a step | seconds | "
+             "MiB |", "|---" * 14 + "|"]
     grouped = groups(results)
     for (size, arm), runs in grouped.items():
         dense = {run["seed"]: run for run in grouped.get((size, "dense"), [])}
         pairs = [(run, dense[run["seed"]]) for run in runs if run["seed"] in dense]
         ratios = [run["evaluation_loss"] / other["evaluation_loss"] for run, other in pairs]
-        fewer = ""
+        fewer = needs = ""
         if pairs and arm != "dense":
             fewer = f"{pairs[0][1]['training_flops'] / pairs[0][0]['training_flops']:.2f} x fewer"
+            needs = extent([dense_needs(other, run) for run, other in pairs])
         first = runs[0]
+        # The least: a later run in a process has what earlier ones left there.
         memory = [run["peak_memory_mib"] for run in runs if run["peak_memory_mib"] is not None]
         cells = [size, arm, len(runs), f"{first['parameters'] / 1e6:.1f} M",
                  spread([run["evaluation_loss"] for run in runs]), spread(ratios) if ratios else "",
                  spread([run["training_loss"] for run in runs]), f"{first['training_flops'] / 1e15:.3f}",
-                 f"{first['attention_flops'] / 1e15:.3f}", fewer,
+                 f"{first['attention_flops'] / 1e15:.3f}", fewer, needs,
                  f"{statistics.median(run['ms_per_step'] for run in runs):.1f}",
-                 f"{statistics.median(run['seconds'] for run in runs):.0f}", max(memory) if memory else ""]
+                 f"{statistics.median(run['seconds'] for run in runs):.0f}", min(memory) if memory else ""]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
@@ -109,13 +134,12 @@ def plot(results: list[dict], path: Path) -> None:
     for column, size in enumerate(sizes):
         for result in (r for r in results if r["size"] == size):
             steps, operations, losses = np.array(result["curve"]).T
-            window = min(SMOOTHED, len(losses))
-            mean = np.convolve(losses, np.ones(window) / window, "valid")
+            mean = running_mean(losses)
             arm = arms.index(result["arm"])
             first = not any(r["size"] == size and r["arm"] == result["arm"] and r["seed"] < result["seed"]
                             for r in results)
             for row, x in enumerate((steps, operations)):
-                axes[row][column].plot(x[window - 1:], mean, color=f"C{arm}", linewidth=1,
+                axes[row][column].plot(x[len(x) - len(mean):], mean, color=f"C{arm}", linewidth=1,
                                        label=result["arm"] if first else None)
         axes[0][column].set_title(f"{size}, {results[0]['tokens']} tokens")
         for row, name in enumerate(("step", "training FLOPs")):

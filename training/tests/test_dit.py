@@ -172,15 +172,24 @@ def test_an_exported_model_is_the_trained_one(tmp_path, attention):
 
 @pytest.mark.parametrize("attention", ["dense", "vsa"])
 def test_training_begins_with_the_weights_of_a_folder(tmp_path, attention):
-    trained = trainer(seed=5)
+    trained = trainer(seed=5, attention=attention)
     losses(trained, 6)
     model_folder.write(trained, tmp_path / "model", torch.float32)
     begun = trainer(attention=attention)
     model_folder.read(begun, tmp_path / "model")
-    weights, expected = begun.weights(), trained.weights()
-    assert {name for name in expected if name not in weights} == (
-        set() if attention == "vsa" else {name for name in expected if "to_gate" in name})
-    assert all(torch.equal(weight, expected[name]) for name, weight in weights.items())
+    assert_same_weights(begun, trained)
+
+
+def test_dense_training_takes_no_gates_that_have_learned(tmp_path):
+    """It would drop them; those of a dense run are zero."""
+    trained = trainer()
+    losses(trained, 6)
+    model_folder.write(trained, tmp_path / "vsa", torch.float32)
+    with pytest.raises(ValueError, match=r"a folder without gates for --attention dense, got gates that are not zero "
+                                         r"in .*/vsa; --attention vsa --sparsity 0 keeps"):
+        model_folder.read(trainer(attention="dense"), tmp_path / "vsa")
+    model_folder.write(trainer(attention="dense"), tmp_path / "dense", torch.float32)
+    model_folder.read(trainer(attention="vsa"), tmp_path / "dense")
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path):

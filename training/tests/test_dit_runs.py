@@ -106,6 +106,20 @@ def test_runs_of_other_settings_are_not_compared(tmp_path):
         report.write(tmp_path)
 
 
+def test_flops_that_dense_needs_for_the_loss_of_another_run():
+    def run(losses, flops):
+        return {"curve": [(20 * n, flops * n, loss) for n, loss in enumerate(losses, 1)],
+                "training_flops": flops * len(losses)}
+
+    dense = run([10, 9, 8, 7, 6, 5, 4, 3, 2, 1], 4.0)  # means of five lines: 8 after line 5, 3 after line 10
+    ends_at_six = run([20, 6, 6, 6, 6, 6], 2.0)
+    assert report.dense_needs(dense, ends_at_six) == 4 * 7 / 12  # six is the mean after line 7
+    assert report.dense_needs(dense, run([2.9] * 5, 2.0)) == report.NEVER
+    assert report.dense_needs(run([3, 1], 4.0), run([2], 2.0)) == 8 / 2  # fewer lines than a mean takes
+    assert report.extent([1.739, 1.811]) == "1.74 x to 1.81 x" and report.extent([report.NEVER]) == "never"
+    assert report.extent([report.NEVER, 2.0]) == "2.00 x to never"
+
+
 def test_two_processes_with_fsdp_train_as_one(tmp_path):
     """By torchrun on the CPU: the same losses, and a checkpoint that one process goes on from."""
     options = ["--size", "tiny", "--patch", "4,8,8", "--batch", "4", "--device", "cpu", "--evaluation-videos", "2",
