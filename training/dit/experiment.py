@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from training.dit import report, train
+from training.dit import command, report, train
 
 LEARNING_RATES = {"10m": 1e-3, "60m": 6e-4}
 
@@ -33,7 +33,7 @@ def runs(args: argparse.Namespace) -> list[tuple[str, str, int]]:
     return [(size, arm, seed) for seed in args.seeds for size in args.steps for arm in args.arms]
 
 
-def command(args: argparse.Namespace, size: str, arm: str, seed: int) -> argparse.Namespace:
+def options_of(args: argparse.Namespace, size: str, arm: str, seed: int) -> argparse.Namespace:
     steps = args.steps[size]
     options = ["--work", str(args.work / f"{size}-{arm}-{seed}"), "--size", size, "--seed", str(seed),
                "--steps", str(steps), "--batch", str(args.batch), *arm_options(arm, steps, args)]
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
             continue
         print(f"{size} {arm} seed {seed}", file=sys.stderr)
         begun = time.monotonic()
-        options = command(args, size, arm, seed)
+        options = options_of(args, size, arm, seed)
         options.minutes = left / 60
         train.run(options)
         took[size, arm] = time.monotonic() - begun
@@ -77,4 +77,4 @@ def _sizes(text: str) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    main()
+    command.main("experiment", main)

@@ -12,7 +12,7 @@ from training import model, text_encoder
 from training.dit.settings import SIZES, Settings
 from training.model import WanConfig
 from training.text_encoder import UMT5Config, UMT5Encoder
-from training.tokenizer import MAX_LENGTH
+from training.tokenizer import MAX_LENGTH, Tokenizer
 
 
 def config_of(settings: Settings) -> WanConfig:
@@ -23,18 +23,22 @@ def config_of(settings: Settings) -> WanConfig:
         num_layers=size.layers, rope_max_seq_len=max(64, *settings.grid), tile_shape=settings.tile_shape)
 
 
+def text_config_of(settings: Settings, tokenizer: Tokenizer) -> UMT5Config:
+    width = SIZES[settings.size].text_dim
+    return UMT5Config(vocab_size=tokenizer.vocab_size, d_model=width, d_ff=2 * width)
+
+
 class Networks(nn.Module):
     """Both arms draw the same weights from the same seed; VSA's gates begin at zero, so they draw none."""
 
-    def __init__(self, settings: Settings, vocab_size: int):
+    def __init__(self, settings: Settings, tokenizer: Tokenizer):
         super().__init__()
         size = SIZES[settings.size]
         torch.manual_seed(settings.seed)
         config = dataclasses.asdict(config_of(settings))
         del config["tile_shape"]
         self.transformer = WanTransformer3DModel(**config)
-        self.text_encoder = UMT5Encoder(UMT5Config(vocab_size=vocab_size, d_model=size.text_dim,
-                                                   d_ff=2 * size.text_dim))
+        self.text_encoder = UMT5Encoder(text_config_of(settings, tokenizer))
         self.text_length = MAX_LENGTH
         # Under autocast the patches come out in bfloat16, and the sum over all layers would stay in it.
         self.transformer.patch_embedding.register_forward_hook(lambda module, args, output: output.float())

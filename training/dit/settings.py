@@ -24,31 +24,36 @@ SIZES = {
 }
 
 
+def _field(default, help: str):
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Lengths in pixels and frames; the grid of tokens is (frames, height, width) / patch."""
 
-    size: str = "10m"
-    attention: str = "vsa"  # or "dense"
-    sparsity: float = 0.75  # what VSA leaves out at the end of its schedule
-    dense_steps: int = 0  # VSA keeps all tiles for so many steps, then its sparsity rises
-    decay_steps: int = 0  # in equal levels, over so many steps
-    decay_levels: int = 4
-    tile_shape: tuple[int, int, int] = (4, 4, 4)
-    patch: tuple[int, int, int] = (2, 2, 2)
-    frames: int = 16
-    height: int = 64
-    width: int = 64
-    steps: int = 2000
-    batch: int = 8  # over all processes
-    micro_batch: int = 0  # videos at a time, per process; 0: all
-    seed: int = 1
-    learning_rate: float = 1e-3
-    warmup: int = 100
-    weight_decay: float = 0.01
-    max_gradient_norm: float = 1.0
-    noise_shift: float = 3.0  # see flow.shifted
-    caption_dropout: float = 0.1
+    size: str = _field("10m", "of the transformer")
+    attention: str = _field("vsa", "dense: over all tokens, without gates")
+    sparsity: float = _field(0.75, "what VSA leaves out at the end of its schedule, as a share of the tiles")
+    dense_steps: int = _field(0, "VSA keeps all tiles for so many steps at the start")
+    decay_steps: int = _field(0, "then its sparsity rises over so many steps")
+    decay_levels: int = _field(4, "in so many equal parts of them: it is still 0 in the first, and the target after "
+                                  "the last")
+    tile_shape: tuple[int, int, int] = _field((4, 4, 4), "VSA's tiles, in tokens: frames,height,width")
+    patch: tuple[int, int, int] = _field((2, 2, 2), "pixels of a token: frames,height,width")
+    frames: int = _field(16, "of a video")
+    height: int = _field(64, "of a video in pixels")
+    width: int = _field(64, "of a video in pixels")
+    steps: int = _field(2000, "of the optimizer")
+    batch: int = _field(8, "videos in a step, over all processes")
+    micro_batch: int = _field(0, "videos at a time, per process; 0: all")
+    seed: int = _field(1, "of the weights, the videos and the noise")
+    learning_rate: float = _field(1e-3, "at its highest, after the warm-up; then a cosine to a hundredth of it")
+    warmup: int = _field(100, "steps in which the learning rate rises")
+    weight_decay: float = _field(0.01, "of AdamW")
+    max_gradient_norm: float = _field(1.0, "longer gradients are scaled to it")
+    noise_shift: float = _field(3.0, "of the noise levels: above 1, more of the strong ones")  # see flow.shifted
+    caption_dropout: float = _field(0.1, "share of the videos whose caption is left out")
 
     def __post_init__(self):
         if self.size not in SIZES:

@@ -1,5 +1,6 @@
-"""Trains Wan's transformer with VSA or with dense attention. The same command again goes on from where it stopped, by
-Ctrl-C or SIGTERM, too.
+"""Trains Wan's transformer with VSA or with dense attention.
+
+The same command again goes on from where it stopped, by Ctrl-C or SIGTERM, too.
 
     python -m training.dit.train --work runs/vsa --size 10m --attention vsa --sparsity 0.875 --steps 2000
     torchrun --nproc-per-node 2 -m training.dit.train ...     # several GPUs, FSDP2
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from training.dit import flops, model_folder
+from training.dit import command, flops, model_folder
 from training.dit import log as log_file
 from training.dit.interrupt import Stop
 from training.dit.settings import SIZES, Settings
@@ -47,21 +48,44 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--work", type=Path, required=True, help="folder of the checkpoint and log")
     made.add_argument("--data", type=Path, help="folder of videos with captions NAME.txt; default: procedural clips")
-    made.add_argument("--tokenizer", type=Path, default=TOKENIZER)
+    made.add_argument("--tokenizer", type=Path, default=TOKENIZER, help="SentencePiece model; default: that of the "
+                      "procedural clips")
     made.add_argument("--weights", type=Path, help="begin with those of a model folder, such as one of --export; a run "
-                      "that goes on has its own")
+                      "that goes on has its checkpoint's, and is refused with others here")
     made.add_argument("--export", type=Path, help="at the end, write a model folder for `vsa generate`")
     made.add_argument("--minutes", type=float, help="stop after these, resumable")
-    made.add_argument("--checkpoint-interval", type=_interval, default=500, help=f"steps, a multiple of {LOG_INTERVAL}")
-    made.add_argument("--evaluation-videos", type=int, default=64)
-    made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    made.add_argument("--checkpoint-interval", type=_interval, default=500, help=f"steps, a multiple of {LOG_INTERVAL} "
+                      "(default 500)")
+    made.add_argument("--evaluation-videos", type=int, default=64,
+                      help="that training never shows, for the loss at the end (default 64)")
+    made.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu",
+                      help="default: cuda where there is a GPU")
     made.add_argument("--compile", action="store_true", help="compile the blocks")
     made.add_argument("--recompute", action="store_true", help="activation checkpointing")
     for field in dataclasses.fields(Settings):
         kind = _tuple if isinstance(field.default, tuple) else type(field.default)
         choices = SIZES if field.name == "size" else ("dense", "vsa") if field.name == "attention" else None
-        made.add_argument("--" + field.name.replace("_", "-"), type=kind, default=field.default, choices=choices)
+        default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+        made.add_argument("--" + field.name.replace("_", "-"), type=kind, default=field.default, choices=choices,
+                          help=f"{field.metadata['help']} (default {default})")
     return made
+
+
+def check(args: argparse.Namespace) -> None:
+    """What would else fail late, or after something was written. Raises ValueError."""
+    if args.evaluation_videos < 1:
+        raise ValueError(f"[train] evaluation-videos: expected at least 1, got {args.evaluation_videos}")
+    if not args.tokenizer.is_file():
+        raise ValueError(f"[train] tokenizer: expected a SentencePiece model, got {args.tokenizer}, which is no file")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("[train] device: expected cpu, as PyTorch finds no GPU, got cuda")
+    for name in ("work", "export"):
+        path = getattr(args, name)
+        if path:
+            there = next(p for p in (path, *path.parents) if p.exists())
+            if not there.is_dir() or not os.access(there, os.W_OK):
+                raise ValueError(f"[train] {name}: expected a folder that can be made, got {path}, as {there} is no "
+                                 "folder to write in")
 
 
 def run(args: argparse.Namespace) -> dict:
@@ -70,24 +94,28 @@ def run(args: argparse.Namespace) -> dict:
     After SIGINT or SIGTERM it saves, and raises SystemExit with 128 + the signal's number.
     """
     settings = Settings(**{field.name: getattr(args, field.name) for field in dataclasses.fields(Settings)})
+    check(args)
+    tokenizer, checkpoint = Tokenizer.from_file(args.tokenizer), args.work / "checkpoint.pt"
+    begun_with = model_folder.identity(args.weights) if args.weights else None
+    weights = model_folder.read(settings, tokenizer, args.weights) if begun_with and not checkpoint.exists() else None
     workers = Workers(args.device)
     torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
     videos = Folder(args.data, settings, args.work / "videos") if args.data else Procedural(settings)
-    tokenizer = Tokenizer.from_file(args.tokenizer)
     lost = sum(map(tokenizer.loses, videos.captions)) if args.data else 0
     if lost and workers.is_first:
         print(f"{lost} of {len(videos.captions)} captions are not told in full: {args.tokenizer} needs more than "
               f"{MAX_LENGTH} tokens for them, or lacks a character; --tokenizer takes a SentencePiece model of your "
               "own", file=sys.stderr)
-    trainer = Trainer(settings, tokenizer, videos, workers, compiled=args.compile, recompute=args.recompute)
-    checkpoint, log_path = args.work / "checkpoint.pt", args.work / "log.jsonl"
+    trainer = Trainer(settings, tokenizer, videos, workers, compiled=args.compile, recompute=args.recompute,
+                      begun_with=begun_with)
+    log_path = args.work / "log.jsonl"
     args.work.mkdir(parents=True, exist_ok=True)
     if checkpoint.exists():
         trainer.load(checkpoint)
         if workers.is_first:
             print(f"resumed at step {trainer.step}", file=sys.stderr)
-    elif args.weights:
-        model_folder.read(trainer, args.weights)
+    elif weights:
+        trainer.set_weights(weights)
     seconds = log_file.trim(log_path, trainer.step) if workers.is_first else 0.0
     with open(log_path if workers.is_first else os.devnull, "a") as log, Stop(workers.count == 1) as stop:
         last = _run(args, trainer, log, seconds, stop)
@@ -107,8 +135,8 @@ def _run(args, trainer, log, seconds: float, stop: Stop) -> dict:
         name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
         log_file.write(log, {"settings": dataclasses.asdict(settings), "parameters": trainer.num_parameters(),
                              "tokens": settings.seq_len, "data": trainer.videos.name,
-                             "weights": model_folder.identity(args.weights) if args.weights else None,
-                             "processes": workers.count, "torch": torch.__version__, "device": name})
+                             "weights": trainer.begun_with, "processes": workers.count, "torch": torch.__version__,
+                             "device": name})
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     begun, losses, entry = time.monotonic(), [], {}
@@ -156,4 +184,4 @@ def _run(args, trainer, log, seconds: float, stop: Stop) -> dict:
 
 
 if __name__ == "__main__":
-    run(parser().parse_args())
+    command.main("train", lambda: run(parser().parse_args()))

@@ -31,10 +31,11 @@ EVALUATION_LEVELS = 8  # noise levels at equal quantiles of training's
 
 class Trainer:
     def __init__(self, settings: Settings, tokenizer: Tokenizer, videos, workers: Workers, *, compiled: bool = False,
-                 recompute: bool = False):
+                 recompute: bool = False, begun_with: str | None = None):
+        """begun_with: the identity of the weights that the caller sets; None for random ones."""
         self.settings, self.tokenizer, self.videos, self.workers = settings, tokenizer, videos, workers
-        self.device, self.step = workers.device, 0
-        self.networks = Networks(settings, tokenizer.vocab_size).to(self.device)
+        self.device, self.step, self.begun_with = workers.device, 0, begun_with
+        self.networks = Networks(settings, tokenizer).to(self.device)
         self.flops = flops.per_level(settings, self.networks)  # before the weights are spread over processes
         if recompute:
             self.networks.transformer.enable_gradient_checkpointing()
@@ -116,15 +117,17 @@ class Trainer:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
-        torch.save({"settings": dataclasses.asdict(self.settings), "data": self.videos.name, "step": self.step,
-                    "networks": weights, "optimizer": moments}, partial)
+        torch.save({"settings": dataclasses.asdict(self.settings), "data": self.videos.name, "weights": self.begun_with,
+                    "step": self.step, "networks": weights, "optimizer": moments}, partial)
         os.replace(partial, path)
 
     def load(self, path: Path) -> None:
-        """The number of processes may be another than when it was saved; settings and videos may not."""
+        """The number of processes may be another than when it was saved; settings, videos and
+        the weights that it was begun with may not."""
         state = torch.load(path, map_location="cpu", weights_only=True)
-        now = dataclasses.asdict(self.settings) | {"data": self.videos.name}
-        before = state["settings"] | {"data": state.get("data")}
+        now = dataclasses.asdict(self.settings) | {"data": self.videos.name, "weights": self.begun_with}
+        # A checkpoint of before does not tell its weights.
+        before = state["settings"] | {"data": state.get("data"), "weights": state.get("weights", self.begun_with)}
         changed = [f"{name} {before.get(name)} (now {now.get(name)})" for name in sorted(before.keys() | now.keys())
                    if before.get(name) != now.get(name)]
         if changed:

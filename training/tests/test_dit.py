@@ -46,6 +46,19 @@ def test_other_settings_do_not_resume(tmp_path):
         other.load(tmp_path / "checkpoint.pt")
 
 
+def test_other_weights_to_begin_with_do_not_resume(tmp_path):
+    begun = trainer()
+    begun.begun_with = "0123"
+    begun.save(tmp_path / "checkpoint.pt")
+    with pytest.raises(ValueError, match=r"other settings: weights 0123 \(now None\)$"):
+        trainer().load(tmp_path / "checkpoint.pt")
+    begun.load(tmp_path / "checkpoint.pt")
+    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    del state["weights"]  # as checkpoints were
+    torch.save(state, tmp_path / "checkpoint.pt")
+    trainer().load(tmp_path / "checkpoint.pt")
+
+
 @pytest.mark.parametrize("target, levels", [(0.9, 9), (0.6, 3), (0.7, 7), (0.875, 4), (0.3, 3), (0.95, 19)])
 def test_T06_the_sparsity_reaches_its_target_exactly(target, levels):
     settings = dataclasses.replace(TINY, sparsity=target, steps=200, dense_steps=10, decay_steps=100,
@@ -176,30 +189,40 @@ def test_training_begins_with_the_weights_of_a_folder(tmp_path, attention):
     losses(trained, 6)
     model_folder.write(trained, tmp_path / "model", torch.float32)
     begun = trainer(attention=attention)
-    model_folder.read(begun, tmp_path / "model")
+    begun.set_weights(model_folder.read(begun.settings, TOKENIZER, tmp_path / "model"))
     assert_same_weights(begun, trained)
 
 
 def test_dense_training_takes_no_gates_that_have_learned(tmp_path):
     """It would drop them; those of a dense run are zero."""
-    trained = trainer()
+    trained, dense = trainer(), dataclasses.replace(TINY, attention="dense")
     losses(trained, 6)
     model_folder.write(trained, tmp_path / "vsa", torch.float32)
     with pytest.raises(ValueError, match=r"a folder without gates for --attention dense, got gates that are not zero "
                                          r"in .*/vsa; --attention vsa --sparsity 0 keeps"):
-        model_folder.read(trainer(attention="dense"), tmp_path / "vsa")
+        model_folder.read(dense, TOKENIZER, tmp_path / "vsa")
     model_folder.write(trainer(attention="dense"), tmp_path / "dense", torch.float32)
-    model_folder.read(trainer(attention="vsa"), tmp_path / "dense")
+    gates = {name: weight for name, weight in model_folder.read(TINY, TOKENIZER, tmp_path / "dense").items()
+             if "to_gate" in name}
+    assert len(gates) == 4 and not any(weight.any() for weight in gates.values())
+    assert not any("to_gate" in name for name in model_folder.read(dense, TOKENIZER, tmp_path / "dense"))
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path):
     model_folder.write(trainer(), tmp_path / "model")
-    with pytest.raises(ValueError, match=r"weights: expected a transformer of WanConfig\(patch_size=\(2, 8, 8\).*, got "):
-        model_folder.read(trainer(patch=(2, 8, 8)), tmp_path / "model")
-    other = trainer()
-    other.tokenizer = types.SimpleNamespace(model=b"another")
+    with pytest.raises(ValueError, match=r"weights: expected a transformer like that of this run, got patch_size "
+                                         r"\(4, 8, 8\), not \(2, 8, 8\); tile_shape \(4, 4, 4\), not \(2, 4, 4\) in "):
+        model_folder.read(dataclasses.replace(TINY, patch=(2, 8, 8), tile_shape=(2, 4, 4)), TOKENIZER,
+                          tmp_path / "model")
+    other = types.SimpleNamespace(model=b"another", vocab_size=TOKENIZER.vocab_size)
     with pytest.raises(ValueError, match="weights: expected the tokenizer of --tokenizer, got another one"):
-        model_folder.read(other, tmp_path / "model")
+        model_folder.read(TINY, other, tmp_path / "model")
+    other.vocab_size += 1
+    with pytest.raises(ValueError, match=r"expected a text encoder like that of this run, got vocab_size 89, not 90 in"):
+        model_folder.read(TINY, other, tmp_path / "model")
+    (tmp_path / "model/text_encoder/model.safetensors").unlink()
+    with pytest.raises(ValueError, match="expected a folder with text_encoder/model.safetensors, got "):
+        model_folder.read(TINY, TOKENIZER, tmp_path / "model")
 
 
 def test_the_shipped_model_is_of_size_toy():

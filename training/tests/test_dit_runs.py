@@ -49,7 +49,43 @@ def test_a_run_begins_with_the_weights_of_another(tmp_path):
     still[1] = str(tmp_path / "none")
     with pytest.raises(ValueError, match="weights: expected a folder with model_index.json, got .*none"):
         train.run(command(tmp_path / "fourth", *still))
+    assert not (tmp_path / "fourth").exists()
+    with pytest.raises(ValueError, match=r"other settings: weights [0-9a-f]{16} \(now None\)"):
+        train.run(command(tmp_path / "second", *still[2:]))
+    still[1] = model
     assert train.run(command(tmp_path / "second", *still))["evaluation_loss"] == begun["evaluation_loss"]
+
+
+@pytest.mark.parametrize("option, value, message", [
+    ("--evaluation-videos", "0", "evaluation-videos: expected at least 1, got 0"),
+    ("--tokenizer", "{0}/none", "tokenizer: expected a SentencePiece model, got .*none, which is no file"),
+    ("--export", "{0}/file/model", "export: expected a folder that can be made, got .*model, as .*file is no folder"),
+    ("--work", "{0}/file", "work: expected a folder that can be made, got .*file"),
+    ("--device", "cuda", "device: expected cpu, as PyTorch finds no GPU, got cuda")])
+def test_what_cannot_work_is_told_before_training(tmp_path, monkeypatch, option, value, message):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=message):
+        train.run(command(tmp_path, option, value.format(tmp_path)))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("module, options, message", [
+    ("train", ["--sparsity", "1"], "train: error: [train] sparsity: expected at least 0 and below 1, got 1.0\n"),
+    ("experiment", ["--minutes", "1", "--arms", "some"], "experiment: error: [experiment] arms: expected dense or vsa "
+     "with a sparsity (vsa0.75), got some\n")])
+def test_a_command_ends_with_a_line_and_no_traceback(tmp_path, module, options, message):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run([sys.executable, "-m", f"training.dit.{module}", "--work", str(tmp_path / "run"), *options],
+                          env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and done.stderr.endswith(message) and "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_says_what_every_option_is():
+    for action in train.parser()._actions:
+        assert action.help, action.option_strings
+    assert "and the target after the last (default 4)" in " ".join(train.parser().format_help().split())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
