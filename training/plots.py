@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 import matplotlib
@@ -13,6 +14,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
+from matplotlib.ticker import LogLocator, NullLocator  # noqa: E402
 
 SMOOTHED = 9  # log lines in the running mean
 LONGEST_GAP = 400  # steps; log lines further apart are not joined
@@ -44,15 +46,20 @@ def plot_accuracies(result: dict, path: Path) -> None:
 
 
 def plot_losses(logs: dict[str, Path], path: Path) -> None:
-    """Loss over steps, one panel a stage, one curve a sparsity."""
-    figure, axes = plt.subplots(1, len(logs), figsize=(6 * len(logs), 4), layout="constrained", squeeze=False)
-    for axis, (name, log) in zip(axes[0], logs.items()):
-        curves: dict[float, list[tuple]] = {}
-        for entry in map(json.loads, log.read_text().splitlines()):
-            # A log of training/dit has a header, one sparsity a line, and an evaluation at the end.
-            levels = {entry["sparsity"]: entry["loss"]} if "loss" in entry and "sparsity" in entry else {}
-            for level, loss in entry.get("loss_at_sparsity", levels).items():
-                curves.setdefault(float(level), []).append((entry["step"], loss))
+    """Loss over steps, one panel a stage, one curve a sparsity. All panels but the first, which begins with random
+    weights, have the same losses on their axis."""
+    stages = {name: loss_curves(log) for name, log in logs.items()}
+    levels = sorted({level for curves in stages.values() for level in curves})
+    columns = math.ceil(math.sqrt(len(logs)))
+    rows = math.ceil(len(logs) / columns)
+    size = (6 * columns, 4 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    panels = list(axes.flat)
+    for unused in panels[len(logs) :]:
+        unused.remove()
+    for axis, (name, curves) in zip(panels, stages.items()):
+        if axis in panels[2:]:
+            axis.sharey(panels[1])
         for level, points in sorted(curves.items()):
             steps, losses = np.array(points).T
             size = min(SMOOTHED, len(losses))
@@ -60,15 +67,36 @@ def plot_losses(logs: dict[str, Path], path: Path) -> None:
             steps = steps[size - 1 :]
             # No line across steps in which this sparsity was not trained.
             gaps = np.flatnonzero(np.diff(steps) > LONGEST_GAP) + 1
-            label = f"sparsity {level:g}" if level else "dense"
-            axis.plot(np.insert(steps, gaps, np.nan), np.insert(mean, gaps, np.nan), label=label, linewidth=1)
-        axis.set_yscale("log")
-        axis.set_title(name)
-        axis.set_xlabel("step")
-        axis.set_ylabel("velocity error (mean square)")
+            axis.plot(
+                np.insert(steps, gaps, np.nan),
+                np.insert(mean, gaps, np.nan),
+                label=f"sparsity {level:g}",
+                color=f"C{levels.index(level)}",
+                linewidth=1,
+            )
+        axis.set(title=name, xlabel="step", yscale="log")
+        axis.set_ylabel(f"mean square error of the velocity,\nmean of {SMOOTHED} log lines")
+        low, high = axis.get_ylim()
+        subs = (1, 2, 5) if high > 10 * low else (1, 1.2, 1.5, 2, 3, 5)
+        axis.yaxis.set_major_locator(LogLocator(subs=subs))
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.yaxis.set_minor_locator(NullLocator())
+        axis.grid(alpha=0.3)
         axis.legend()
     figure.savefig(path, dpi=100)
     plt.close(figure)
+
+
+def loss_curves(log: Path) -> dict[float, list[tuple[int, float]]]:
+    """(step, loss) of every sparsity."""
+    curves: dict[float, list[tuple[int, float]]] = {}
+    for entry in map(json.loads, log.read_text().splitlines()):
+        # A log of training/dit has a header, one sparsity a line, and an evaluation at the end.
+        own = "loss" in entry and "sparsity" in entry
+        levels = {entry["sparsity"]: entry["loss"]} if own else {}
+        for level, loss in entry.get("loss_at_sparsity", levels).items():
+            curves.setdefault(float(level), []).append((entry["step"], loss))
+    return curves
 
 
 def main() -> None:

@@ -14,11 +14,14 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
+from matplotlib.ticker import LogLocator, NullLocator  # noqa: E402
 
 from training.dit import log as log_file  # noqa: E402
+from training.dit.settings import Settings  # noqa: E402
 
 LAST_SHARE = 0.05  # of a run's log lines make up its final training loss
-SMOOTHED = 5  # log lines in the running mean of a curve
+SMOOTHED = 5  # log lines in the running mean that dense_needs compares
+PLOTTED = 3  # and in that of the plot
 NEVER = float("inf")
 
 
@@ -127,26 +130,50 @@ def table(results: list[dict]) -> str:
 
 
 def plot(results: list[dict], path: Path) -> None:
-    """A column a size: the loss over steps above, over training FLOPs below; a line a run, a colour an arm."""
-    sizes = sorted({result["size"] for result in results})
-    arms = list(dict.fromkeys(arm for _, arm in groups(results)))
+    """A column a size: the training loss over steps above, over training FLOPs below. An arm's line is the mean over its
+    seeds in a band from the least to the most; dotted lines are where its sparsity changes."""
+    grouped = groups(results)
+    sizes, arms = (list(dict.fromkeys(key[part] for key in grouped)) for part in (0, 1))
     figure, axes = plt.subplots(2, len(sizes), figsize=(6 * len(sizes), 8), layout="constrained", squeeze=False)
+    for (size, arm), runs in grouped.items():
+        steps, operations, losses = common_lines(runs)
+        means = np.array([running_mean(of_run, PLOTTED) for of_run in losses])
+        first = (len(steps) - means.shape[1]) // 2  # a mean stands at the middle of its lines
+        shown, color = slice(first, first + means.shape[1]), f"C{arms.index(arm)}"
+        seeds = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
+        for row, x in enumerate((steps, operations / 1e15)):
+            axis = axes[row][sizes.index(size)]
+            axis.plot(x[shown], means.mean(0), color=color, linewidth=1.3, label=f"{arm}, {seeds}")
+            axis.fill_between(x[shown], means.min(0), means.max(0), color=color, alpha=0.2, linewidth=0)
+            for step in changes(runs[0]["settings"]):  # above, the arms change at the same steps
+                axis.axvline(np.interp(step, steps, x), color=color if row else "grey", linestyle=":", linewidth=1)
     for column, size in enumerate(sizes):
-        for result in (r for r in results if r["size"] == size):
-            steps, operations, losses = np.array(result["curve"]).T
-            mean = running_mean(losses)
-            arm = arms.index(result["arm"])
-            first = not any(r["size"] == size and r["arm"] == result["arm"] and r["seed"] < result["seed"]
-                            for r in results)
-            for row, x in enumerate((steps, operations)):
-                axes[row][column].plot(x[len(x) - len(mean):], mean, color=f"C{arm}", linewidth=1,
-                                       label=result["arm"] if first else None)
         axes[0][column].set_title(f"{size}, {results[0]['tokens']} tokens")
-        for row, name in enumerate(("step", "training FLOPs")):
-            axes[row][column].set(xlabel=name, ylabel="loss", yscale="log")
-            axes[row][column].legend()
+        for row, name in enumerate(("step", "training PFLOP")):
+            axis = axes[row][column]
+            axis.set(xlabel=name, ylabel=f"training loss, mean of {PLOTTED} log lines", yscale="log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axis.yaxis.set_minor_locator(NullLocator())
+            axis.grid(alpha=0.3)
+            axis.legend()
     figure.savefig(path, dpi=100)
     plt.close(figure)
+
+
+def common_lines(runs: list[dict]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps that all runs logged, FLOPs up to them, and the losses of every run [runs, steps]. A run that was stopped
+    has a line more."""
+    curves = [{step: (operations, loss) for step, operations, loss in run["curve"]} for run in runs]
+    steps = sorted(set.intersection(*map(set, curves)))
+    return (np.array(steps), np.array([curves[0][step][0] for step in steps]),
+            np.array([[curve[step][1] for step in steps] for curve in curves]))
+
+
+def changes(settings: dict) -> list[int]:
+    """The steps at which the sparsity is another than before."""
+    made = Settings(**settings)
+    return [step for step in range(1, made.steps) if made.sparsity_at(step) != made.sparsity_at(step - 1)]
 
 
 def write(work: Path) -> None:

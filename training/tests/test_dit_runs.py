@@ -1,4 +1,5 @@
 """The commands of training/dit: logs, interruption, several processes, the experiment and its report."""
+import dataclasses
 import json
 import math
 import os
@@ -154,6 +155,16 @@ def test_flops_that_dense_needs_for_the_loss_of_another_run():
     assert report.dense_needs(run([3, 1], 4.0), run([2], 2.0)) == 8 / 2  # fewer lines than a mean takes
     assert report.extent([1.739, 1.811]) == "1.74 x to 1.81 x" and report.extent([report.NEVER]) == "never"
     assert report.extent([report.NEVER, 2.0]) == "2.00 x to never"
+
+
+def test_what_the_plot_of_an_experiment_shows():
+    runs = [{"curve": [(20, 1.0, 0.5), (33, 1.5, 0.4), (40, 2.0, 0.3)]}, {"curve": [(20, 1.0, 0.7), (40, 2.0, 0.1)]}]
+    steps, operations, losses = report.common_lines(runs)  # without the line at which the first was stopped
+    assert (steps.tolist(), operations.tolist()) == ([20, 40], [1.0, 2.0])
+    assert losses.tolist() == [[0.5, 0.3], [0.7, 0.1]]
+    schedule = dataclasses.asdict(TINY) | {"dense_steps": 2, "decay_steps": 6, "decay_levels": 2}
+    assert report.changes(schedule) == [5, 8]
+    assert report.changes(schedule | {"attention": "dense"}) == []
 
 
 def test_two_processes_with_fsdp_train_as_one(tmp_path):
