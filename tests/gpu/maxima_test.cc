@@ -78,18 +78,18 @@ TEST(GpuMaxima, GrowOverShortSteps) {
   }
 }
 
-/// All scores but the first tile's are 5 above them: probabilities relative to the first maxima
-/// stay between 1 and what is let pass, in many columns.
+/// All scores but the first three tiles' are 2 above them: probabilities relative to the first
+/// maxima are large in many columns, and are let pass.
 TEST(GpuMaxima, ManyScoresALittleAboveTheFirst) {
   VSA_NEEDS_GPU;
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
-    const TilePlan plan = runs(10 * 64);
+    const TilePlan plan = runs(11 * 64);
     Qkv in = make_qkv(DType::kBF16, {1, 1, 1, head_dim}, plan, plan, 1);
     const double scale = default_scale(head_dim);
     for (int64_t s = 0; s < plan.seq_len(); ++s) {
       in.q.set(0, 0, s, 0, 8.0);
-      in.k.set(0, 0, s, 0, s < 64 ? 0.0 : 5.0 / (8.0 * scale));
+      in.k.set(0, 0, s, 0, s < 3 * 64 ? 0.0 : 2.0 / (8.0 * scale));
     }
     const int64_t n = plan.num_tiles();
     const LutBuffer table = full_lut(1, 1, n, n);
@@ -105,25 +105,22 @@ TEST(GpuMaxima, ManyScoresALittleAboveTheFirst) {
 TEST(GpuMaxima, NoneInTheFirstTiles) {
   VSA_NEEDS_GPU;
   for (const int64_t head_dim : {64, 128}) {
-    SCOPED_TRACE(head_dim);
-    const TilePlan plan = runs(6 * 64);
-    Qkv in = make_qkv(DType::kBF16, {1, 1, 1, head_dim}, plan, plan, 1);
-    for (int64_t s = 0; s < plan.seq_len(); ++s) {
-      in.q.set(0, 0, s, 0, 1.0);
-      if (s < 3 * 64) in.k.set(0, 0, s, 0, -kInf);
+    for (const int64_t num_tiles : {6, 7}) {
+      SCOPED_TRACE(fmt::format("{} {}", head_dim, num_tiles));
+      const TilePlan plan = runs(num_tiles * 64);
+      Qkv in = make_qkv(DType::kBF16, {1, 1, 1, head_dim}, plan, plan, 1);
+      for (int64_t s = 0; s < plan.seq_len(); ++s) {
+        in.q.set(0, 0, s, 0, 1.0);
+        if (s < 3 * 64) in.k.set(0, 0, s, 0, -kInf);
+      }
+      expect_as_reference(in, full_lut(1, 1, num_tiles, num_tiles).view(), 0.01);
     }
-    const int64_t n = plan.num_tiles();
-    const LutBuffer table = full_lut(1, 1, n, n);
-    const FineResult got = gpu::run_fine(in, table.view());
-    // Those keys have no weight: the others alone give the same.
-    const FineResult want = test::run_fine(kReference, as_f64(in), table.view());
-    EXPECT_LT(relative_l2(got.out, want.out), 0.01);
-    EXPECT_LT(relative_l2(got.lse, want.lse), 1e-5);
   }
 }
 
 /// A short block's rows do not see what lay in shared memory beside them: not in whether their warp
-/// makes scores again, either.
+/// makes scores again, either. (That another kernel's values stay there is likely, not certain; the
+/// test after this has them from its own launch.)
 TEST(GpuMaxima, ShortBlocksDoNotSeeWhatWasThereBefore) {
   VSA_NEEDS_GPU;
   for (const int64_t head_dim : {64, 128}) {
@@ -159,13 +156,13 @@ TEST(GpuMaxima, T19_ShortBlocksOfABatchAreIndependent) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
     const TilePlan plan = grid_plan({5, 9, 13}, {4, 4, 4});
-    const Heads heads{16, 1, 1, head_dim};
+    const Heads heads{64, 1, 1, head_dim};  // several items for every consumer
     Qkv in = make_qkv(DType::kBF16, heads, plan, plan, 1);
     multiply(in, {0.01, 1.0, 4.0, 12.0},
              [](int64_t tile) { return 1.0 + static_cast<double>(tile); });
     const int64_t n = plan.num_tiles();
-    const FineResult all = gpu::run_fine(in, full_lut(16, 1, n, n).view());
-    for (const int64_t b : {0, 7, 15}) {
+    const FineResult all = gpu::run_fine(in, full_lut(64, 1, n, n).view());
+    for (const int64_t b : {0, 31, 63}) {
       const Qkv alone{.q = batch_item(in.q, b),
                       .k = batch_item(in.k, b),
                       .v = batch_item(in.v, b),

@@ -1,7 +1,7 @@
 // A consumer that is alone: a warpgroup that holds the 64 query rows of half a pair in registers
 // and passes over their keys, a slot (64 keys) at a time. Device-only.
 //
-// Registers of a thread at head_dim 64: q 16, scores 32, probabilities 16, out 32, state 4.
+// Registers of a thread at head_dim 64: q 16, scores 32, probabilities 16, out 32, state 6.
 #pragma once
 
 #include <cstddef>

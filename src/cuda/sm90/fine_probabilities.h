@@ -1,9 +1,9 @@
 // Probabilities of slots whose maxima grew, made again. Device-only.
 //
 // Consumers turn scores into probabilities relative to the maxima of the slots before, and only
-// then ask whether that was right (SoftmaxState::outgrown). Maxima seldom grow by more than the
-// slack, and to look for them in every slot is an eighth of a consumer's instructions. Where they
-// did, the warp makes its scores again: the keys are still there.
+// then ask whether that was right (SoftmaxState::outgrown). Maxima seldom grow that much, and
+// to look for them in every slot is an eighth of a consumer's instructions. Where they did, the
+// warp makes its scores again: the keys are still there.
 #pragma once
 
 #include "src/cuda/sm90/descriptor.h"
