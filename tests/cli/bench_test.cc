@@ -146,7 +146,7 @@ TEST_F(CliBench, R29_CtrlCKeepsWhatWasPrinted) {
   write_file(cases, "one 2,4,4 2,4,4 1 1 16 1 f32\n");
   RunOptions options;
   const auto started = std::chrono::steady_clock::now();
-  options.interrupt_when = [&] {
+  options.interrupt_when = [&](const std::string&) {
     return std::chrono::steady_clock::now() - started > std::chrono::seconds(1);
   };
   const RunResult result = run_vsa({"bench", "--cases", cases, "--repeats", "1000000"}, options);

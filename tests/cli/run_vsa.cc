@@ -106,7 +106,7 @@ RunResult run_vsa(const std::vector<std::string>& args, const RunOptions& option
     if (streams[0].revents != 0 && !drain(out.read, result.out)) streams[0].fd = -1;
     if (streams[1].revents != 0 && !drain(err.read, result.err)) streams[1].fd = -1;
     streams[0].revents = streams[1].revents = 0;
-    if (options.interrupt_when && !interrupted && options.interrupt_when()) {
+    if (options.interrupt_when && !interrupted && options.interrupt_when(result.err)) {
       ::kill(child, SIGINT);
       interrupted = true;
     }

@@ -16,8 +16,8 @@ struct RunOptions {
   std::string stdout_path;          ///< write stdout there; empty: capture it
   bool closed_stdout = false;       ///< stdout is a pipe that nobody reads
   bool terminal_stderr = false;     ///< stderr is a terminal
-  /// Polled while the process runs; once true, SIGINT is sent.
-  std::function<bool()> interrupt_when;
+  /// Polled while the process runs, with its stderr so far; once true, SIGINT is sent.
+  std::function<bool(const std::string& err)> interrupt_when;
   /// No file may grow beyond this: a full disk.
   std::optional<int64_t> max_file_bytes;
 };
