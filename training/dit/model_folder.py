@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from pathlib import Path
 
 import torch
@@ -72,6 +73,9 @@ def _check_files(root: Path) -> None:
     for file in _FILES:
         if not (root / file).is_file():
             raise ValueError(f"[train] weights: expected a folder with {file}, got {root}")
+    if "vsa" not in json.loads((root / "model_index.json").read_text()):
+        raise ValueError(f"[train] weights: expected a folder as --export makes it, got {root}, whose model_index.json "
+                         "has no vsa")
 
 
 def _in_folder(name: str) -> str:

@@ -1,5 +1,6 @@
 """Training of diffusers' Wan transformer: resumption to the bit, schedule, arms, FLOPs, export."""
 import dataclasses
+import json
 import math
 import types
 
@@ -220,6 +221,10 @@ def test_a_folder_of_another_model_is_refused(tmp_path):
     other.vocab_size += 1
     with pytest.raises(ValueError, match=r"expected a text encoder like that of this run, got vocab_size 89, not 90 in"):
         model_folder.read(TINY, other, tmp_path / "model")
+    index = tmp_path / "model/model_index.json"
+    index.write_text(json.dumps({name: value for name, value in json.loads(index.read_text()).items() if name != "vsa"}))
+    with pytest.raises(ValueError, match="expected a folder as --export makes it, got .*, whose model_index.json has no"):
+        model_folder.read(TINY, TOKENIZER, tmp_path / "model")
     (tmp_path / "model/text_encoder/model.safetensors").unlink()
     with pytest.raises(ValueError, match="expected a folder with text_encoder/model.safetensors, got "):
         model_folder.read(TINY, TOKENIZER, tmp_path / "model")
