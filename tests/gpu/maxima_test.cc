@@ -13,6 +13,7 @@ namespace vsa::test::gpu {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr int64_t kBlock = 64;  // tokens
 
 /// What a score of a row and a key is multiplied by: rows[row % 64 / 16] * keys(tile of the key).
 using KeyFactor = double (*)(int64_t tile);
@@ -21,16 +22,16 @@ void multiply(Qkv& in, const std::array<double, 4>& rows, KeyFactor keys) {
   for (int64_t b = 0; b < dims.batch; ++b) {
     for (int64_t s = 0; s < dims.seq_len; ++s) {
       for (int64_t d = 0; d < dims.head_dim; ++d) {
-        const double row = rows[static_cast<size_t>(s % 64 / 16)];
+        const double row = rows[static_cast<size_t>(s % kBlock / 16)];
         in.q.set(b, 0, s, d, row * in.q.at(b, 0, s, d));
-        in.k.set(b, 0, s, d, keys(s / 64) * in.k.at(b, 0, s, d));
+        in.k.set(b, 0, s, d, keys(s / kBlock) * in.k.at(b, 0, s, d));
       }
     }
   }
 }
 
 /// Tiles are runs of 64 tokens, the last may be shorter: tile t has tokens 64 t and following.
-TilePlan runs(int64_t seq_len) { return grid_plan({1, 1, seq_len}, {1, 1, 64}); }
+TilePlan runs(int64_t seq_len) { return grid_plan({1, 1, seq_len}, {1, 1, kBlock}); }
 
 void expect_as_reference(const Qkv& in, const ConstLut& table, double out_error) {
   const FineResult got = gpu::run_fine(in, table);
@@ -46,7 +47,7 @@ TEST(GpuMaxima, GrowInSomeRows) {
   for (const int64_t head_dim : {64, 128}) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
       // An odd and an even number of steps, a short one last.
-      for (const int64_t seq_len : {8 * 64 + 40, 7 * 64 + 40}) {
+      for (const int64_t seq_len : {8 * kBlock + 40, 7 * kBlock + 40}) {
         for (const float sign : {1.0F, -1.0F}) {
           SCOPED_TRACE(
               fmt::format("{} {} {} {}", head_dim, static_cast<int>(dtype), seq_len, sign));
@@ -84,12 +85,12 @@ TEST(GpuMaxima, ManyScoresALittleAboveTheFirst) {
   VSA_NEEDS_GPU;
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
-    const TilePlan plan = runs(11 * 64);
+    const TilePlan plan = runs(11 * kBlock);
     Qkv in = make_qkv(DType::kBF16, {1, 1, 1, head_dim}, plan, plan, 1);
     const double scale = default_scale(head_dim);
     for (int64_t s = 0; s < plan.seq_len(); ++s) {
       in.q.set(0, 0, s, 0, 8.0);
-      in.k.set(0, 0, s, 0, s < 3 * 64 ? 0.0 : 2.0 / (8.0 * scale));
+      in.k.set(0, 0, s, 0, s < 3 * kBlock ? 0.0 : 2.0 / (8.0 * scale));
     }
     const int64_t n = plan.num_tiles();
     const LutBuffer table = full_lut(1, 1, n, n);
@@ -107,11 +108,11 @@ TEST(GpuMaxima, NoneInTheFirstTiles) {
   for (const int64_t head_dim : {64, 128}) {
     for (const int64_t num_tiles : {6, 7}) {
       SCOPED_TRACE(fmt::format("{} {}", head_dim, num_tiles));
-      const TilePlan plan = runs(num_tiles * 64);
+      const TilePlan plan = runs(num_tiles * kBlock);
       Qkv in = make_qkv(DType::kBF16, {1, 1, 1, head_dim}, plan, plan, 1);
       for (int64_t s = 0; s < plan.seq_len(); ++s) {
         in.q.set(0, 0, s, 0, 1.0);
-        if (s < 3 * 64) in.k.set(0, 0, s, 0, -kInf);
+        if (s < 3 * kBlock) in.k.set(0, 0, s, 0, -kInf);
       }
       expect_as_reference(in, full_lut(1, 1, num_tiles, num_tiles).view(), 0.01);
     }
@@ -130,7 +131,7 @@ TEST(GpuMaxima, ShortBlocksDoNotSeeWhatWasThereBefore) {
     const int64_t n = plan.num_tiles();
     const LutBuffer table = random_lut({1, 4, 4, head_dim}, n, n, 4);
     // Blocks of queries for every consumer of the device, twice.
-    const TilePlan wide = runs(64 * 64);
+    const TilePlan wide = runs(64 * kBlock);
     const Heads many{1, 16, 16, head_dim};
     Qkv before = make_qkv(DType::kBF16, many, wide, wide, 2);
     const LutBuffer wide_table = random_lut(many, 64, 64, 5);

@@ -62,7 +62,8 @@ struct Rings {
       const int32_t uses = (num_common + ring) / 2 + num_own[ring];
       const uint32_t at = next[ring].number() + static_cast<uint32_t>(uses - ring * kStages);
       const uint32_t parity = (next[ring].bits ^ at / kStages) & 1U;
-      after.bytes |= ((at % kStages + ring * kStages) * 8 + parity) << (8 * ring);
+      after.bytes |= ((at % kStages + static_cast<uint32_t>(ring * kStages)) * 8 + parity)
+                     << (8 * ring);
     }
     next = after;
   }
