@@ -40,10 +40,8 @@ __device__ __forceinline__ void start_sum(float (&x)[kCount], const uint32_t (&a
   pin(x);
 }
 
-/// This warp is done with what the barrier guards.
-__device__ __forceinline__ void release(uint64_t& barrier) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) barrier_arrive(smem_address(&barrier));
+__device__ __forceinline__ void release(const uint64_t& barrier) {
+  release(smem_address(&barrier));
 }
 
 /// Row `half` (0 or 1) of this thread in its block.

@@ -21,6 +21,7 @@ template <class T, int kHeadDim>
 class Consumer {
  public:
   using Smem = FineSmem<kHeadDim>;
+  using At = SlotOffsets<Smem>;
   using Rings = sm90::Rings<Smem::kStages>;
   static constexpr int kSteps = kHeadDim / 16;  // products of q k, 16 at a time
   static constexpr int kKeySteps = kBlockTokens / 16;
@@ -39,13 +40,13 @@ class Consumer {
       barrier_wait(smem_address(&s_.full_q[half_]), parity);
       uint32_t q[kSteps][4];
       load_query(q, smem_address(s_.q[half_]), p_.q_sign);
-      release(&s_.empty_q[half_]);
+      sm90::release(smem_address(&s_.empty_q[half_]));
 
       float out[kHeadDim / 2] = {};
       SoftmaxState softmax;
       Epilogue<T, kHeadDim>(p_, item, half_).prefetch_gate(noted_half().block);
       attend(noted_half(), q, out, softmax);
-      release(&s_.meet);
+      sm90::release(smem_address(&s_.meet));
       softmax.finish();
       // Found again, and read wherever it is needed: the registers are for products.
       const ItemHalf& of = noted_half();
@@ -64,12 +65,6 @@ class Consumer {
   }
 
  private:
-  /// This warp is done with what the barrier guards.
-  __device__ __forceinline__ void release(uint64_t* barrier) const {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(smem_address(barrier));
-  }
-
   /// The next kCount slots of an item.
   template <int kCount>
   __device__ __forceinline__ Slots take(Rings& rings, int32_t& left, int32_t num_own) const {
@@ -95,26 +90,26 @@ class Consumer {
     bool full = true;
 #pragma unroll
     for (int c = 0; c < kKeys; ++c) {
-      full &= barrier_try(barriers_ + kFullK + keys[c].offset(), keys[c].parity());
+      full &= barrier_try(barriers_ + At::kFullK + keys[c].offset(), keys[c].parity());
     }
 #pragma unroll
     for (int c = 0; c < kValues; ++c) {
-      full &= barrier_try(barriers_ + kFullV + values[c].offset(), values[c].parity());
+      full &= barrier_try(barriers_ + At::kFullV + values[c].offset(), values[c].parity());
     }
     if (__builtin_expect(full, 1)) return;
 #pragma unroll
     for (int c = 0; c < kKeys; ++c) {
-      barrier_wait(barriers_ + kFullK + keys[c].offset(), keys[c].parity());
+      barrier_wait(barriers_ + At::kFullK + keys[c].offset(), keys[c].parity());
     }
 #pragma unroll
     for (int c = 0; c < kValues; ++c) {
-      barrier_wait(barriers_ + kFullV + values[c].offset(), values[c].parity());
+      barrier_wait(barriers_ + At::kFullV + values[c].offset(), values[c].parity());
     }
   }
 
   /// Rows of a slot that hold a token, of which its keys are full.
   __device__ __forceinline__ uint64_t row_bits(const Slot& slot) const {
-    return load_shared64(barriers_ + kRowBits + slot.offset());
+    return load_shared64(barriers_ + At::kRowBits + slot.offset());
   }
 
   /// This warp is done with the slots that such barriers guard.
@@ -177,7 +172,7 @@ class Consumer {
     pin(out);
 #pragma unroll
     for (int c = 0; c < kCount; ++c) pin(p[c]);
-    release<kCount>(slots, kEmptyV);
+    release<kCount>(slots, At::kEmptyV);
   }
 
   /// All keys of this half of the item.
@@ -205,7 +200,7 @@ class Consumer {
     rescale_rows(out, by);
     softmax.exponentiate(scores[0], p_.scale_log2);
     softmax.exponentiate(scores[1], p_.scale_log2);
-    release<2>(now, kEmptyK);
+    release<2>(now, At::kEmptyK);
     pack_probabilities<T>(scores[0], p[0]);
     pack_probabilities<T>(scores[1], p[1]);
 
@@ -257,7 +252,7 @@ class Consumer {
       softmax.sum[0] = sums[0];
       softmax.sum[1] = sums[1];
     }
-    release<2>(next, kEmptyK);
+    release<2>(next, At::kEmptyK);
     now = next;
     next = take<2>(rings, left, num_own);
     pack_probabilities<T>(scores[0], p[0]);
@@ -275,7 +270,7 @@ class Consumer {
     wgmma_fence();
     start_scores(slot[0], q, scores[0]);
     finish_scores<0>(slot[0], scores[0]);
-    release<1>(slot, kEmptyK);
+    release<1>(slot, At::kEmptyK);
     softmax.admit(scores, p_.scale_log2, by);  // nothing is relative to anything yet
     softmax.exponentiate(scores[0], p_.scale_log2);
     pack_probabilities<T>(scores[0], p[0]);
@@ -285,12 +280,7 @@ class Consumer {
     finish_out(slot, p, out);
   }
 
-  // In shared memory, from barriers_ and buffers_ on.
-  static constexpr uint32_t kFullK = 0;
-  static constexpr uint32_t kFullV = offsetof(Smem, full_v) - offsetof(Smem, full_k);
-  static constexpr uint32_t kEmptyK = offsetof(Smem, empty_k) - offsetof(Smem, full_k);
-  static constexpr uint32_t kEmptyV = offsetof(Smem, empty_v) - offsetof(Smem, full_k);
-  static constexpr uint32_t kRowBits = offsetof(Smem, row_bits) - offsetof(Smem, full_k);
+  // In shared memory, from buffers_ on.
   static constexpr uint32_t kBufferK = offsetof(Smem, k);
   static constexpr uint32_t kBufferV = offsetof(Smem, v);
 

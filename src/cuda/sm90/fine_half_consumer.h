@@ -4,8 +4,6 @@
 // Registers of a thread at head_dim 64: q 16, scores 32, probabilities 16, out 32, state 6.
 #pragma once
 
-#include <cstddef>
-
 #include "src/cuda/sm90/fine_epilogue.h"
 #include "src/cuda/sm90/fine_params.h"
 #include "src/cuda/sm90/fine_probabilities.h"
@@ -19,6 +17,7 @@ template <class T, int kHeadDim>
 class HalfConsumer {
  public:
   using Smem = FineSmem<kHeadDim>;
+  using At = SlotOffsets<Smem>;
   using Unit = sm90::Unit<kHeadDim>;
   using Use = RingUse<Smem::kStages>;
   static constexpr int kSteps = kHeadDim / 16;  // products of q k, 16 at a time
@@ -56,12 +55,6 @@ class HalfConsumer {
   }
 
  private:
-  /// This warp is done with what the barrier guards.
-  __device__ __forceinline__ static void release(uint32_t barrier) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
-  }
-
   __device__ __forceinline__ uint32_t barrier_of(const Use& use) const {
     return barriers_ + use.slot() * 8;
   }
@@ -108,22 +101,22 @@ class HalfConsumer {
     float scores[1][kScores];
     float by[2];
     uint32_t p[kKeySteps][4];
-    barrier_wait(barrier_of(use) + kFullK, use.parity());
+    barrier_wait(barrier_of(use) + At::kFullK, use.parity());
     pin(scores[0]);
     wgmma_fence();
     start_scores(descriptor(keys_, use), q, scores[0]);
     wgmma_wait<0>();
     pin(scores[0]);
-    mask(scores[0], load_shared64(barrier_of(use) + kRowBits));
+    mask(scores[0], load_shared64(barrier_of(use) + At::kRowBits));
     softmax.admit(scores, p_.scale_log2, by);  // nothing is relative to anything yet
     softmax.exponentiate(scores[0], p_.scale_log2);
-    release(barrier_of(use) + kEmptyK);
+    release(barrier_of(use) + At::kEmptyK);
     pack_probabilities<T>(scores[0], p);
 
 #pragma unroll 1
     for (; num_slots > 1; --num_slots) use = turn(use, q, scores, p, out, softmax);
 
-    barrier_wait(barrier_of(use) + kFullV, use.parity());
+    barrier_wait(barrier_of(use) + At::kFullV, use.parity());
     pin(out);
     wgmma_fence();
     start_out(descriptor(values_, use), p, out);
@@ -139,18 +132,18 @@ class HalfConsumer {
     const Use next = now.next();
     const uint32_t keys = descriptor(keys_, next);
     const uint32_t values = descriptor(values_, now);
-    const bool keys_full = barrier_try(barrier_of(next) + kFullK, next.parity());
-    const bool values_full = barrier_try(barrier_of(now) + kFullV, now.parity());
+    const bool keys_full = barrier_try(barrier_of(next) + At::kFullK, next.parity());
+    const bool values_full = barrier_try(barrier_of(now) + At::kFullV, now.parity());
     if (!__builtin_expect(keys_full && values_full, 1)) {
-      barrier_wait(barrier_of(next) + kFullK, next.parity());
-      barrier_wait(barrier_of(now) + kFullV, now.parity());
+      barrier_wait(barrier_of(next) + At::kFullK, next.parity());
+      barrier_wait(barrier_of(now) + At::kFullV, now.parity());
     }
     pin(scores[0]);
     pin(out);
     wgmma_fence();
     start_scores(keys, q, scores[0]);
     start_out(values, p, out);
-    const uint64_t row_bits = load_shared64(barrier_of(next) + kRowBits);
+    const uint64_t row_bits = load_shared64(barrier_of(next) + At::kRowBits);
     wgmma_wait<1>();
     pin(scores[0]);
     mask(scores[0], row_bits);
@@ -167,7 +160,7 @@ class HalfConsumer {
       softmax.sum[0] = sums[0];
       softmax.sum[1] = sums[1];
     }
-    release(barrier_of(next) + kEmptyK);
+    release(barrier_of(next) + At::kEmptyK);
     pack_probabilities<T>(scores[0], p);
     return next;
   }
@@ -178,15 +171,8 @@ class HalfConsumer {
     wgmma_wait<0>();
     pin(out);
     pin(p);
-    release(barrier_of(use) + kEmptyV);
+    release(barrier_of(use) + At::kEmptyV);
   }
-
-  // In shared memory, from barriers_ on.
-  static constexpr uint32_t kFullK = 0;
-  static constexpr uint32_t kFullV = offsetof(Smem, full_v) - offsetof(Smem, full_k);
-  static constexpr uint32_t kEmptyK = offsetof(Smem, empty_k) - offsetof(Smem, full_k);
-  static constexpr uint32_t kEmptyV = offsetof(Smem, empty_v) - offsetof(Smem, full_k);
-  static constexpr uint32_t kRowBits = offsetof(Smem, row_bits) - offsetof(Smem, full_k);
 
   const FineParams& p_;
   Smem& s_;

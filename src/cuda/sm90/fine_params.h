@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "src/cuda/rows.h"
@@ -123,6 +124,16 @@ struct FineSmem {
   uint64_t meet;  // both halves of a pair have seen all slots of the item
 
   static constexpr int kAlignment = 1024;
+};
+
+/// Where the barriers and the rest of a slot lie, from its full_k on.
+template <class Smem>
+struct SlotOffsets {
+  static constexpr uint32_t kFullK = 0;
+  static constexpr uint32_t kFullV = offsetof(Smem, full_v) - offsetof(Smem, full_k);
+  static constexpr uint32_t kEmptyK = offsetof(Smem, empty_k) - offsetof(Smem, full_k);
+  static constexpr uint32_t kEmptyV = offsetof(Smem, empty_v) - offsetof(Smem, full_k);
+  static constexpr uint32_t kRowBits = offsetof(Smem, row_bits) - offsetof(Smem, full_k);
 };
 
 }  // namespace vsa::cuda::sm90

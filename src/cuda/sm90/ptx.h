@@ -50,6 +50,12 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t count 
                : "memory");
 }
 
+/// This warp is done with what the barrier guards.
+__device__ __forceinline__ void release(uint32_t barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
+}
+
 /// Announces bytes that copies will bring in the barrier's current phase.
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
