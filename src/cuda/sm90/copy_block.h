@@ -53,20 +53,6 @@ struct BlockCopy {
     __syncwarp();
   }
 
-  /// Zeroes the rows from `first` on, before later copies. A warp together.
-  __device__ __forceinline__ static void zero_rows_from(uint32_t buffer, int32_t first) {
-    if (first == kBlockTokens) return;
-    const uint32_t end = buffer + kBlockTokens * kRowBytes;
-#pragma unroll 1
-    for (uint32_t at = buffer + static_cast<uint32_t>(first * kRowBytes) + threadIdx.x % 32 * 16;
-         at < end; at += 32 * 16) {
-#pragma unroll
-      for (int slab = 0; slab < kSlabs; ++slab) store_zero16(at + slab * kSlabBytes);
-    }
-    fence_async_shared();
-    __syncwarp();
-  }
-
  private:
   __device__ __forceinline__ static void start_slabs(const CUtensorMap* map, Box at, uint32_t to,
                                                      uint32_t barrier) {

@@ -140,7 +140,9 @@ class Producer {
     barrier_wait(smem_address(&s_.empty_q[ring_]), parity ^ 1);
     // What lies in other rows must not decide whether their warp makes its scores again, which
     // rounds otherwise: a row's bits are its own.
-    Copy::zero_rows_from(smem_address(s_.q[ring_]), block.len());
+    if (block.len() < kBlockTokens) {
+      Copy::zero_other_rows(smem_address(s_.q[ring_]), row_bits(0, block.len()), lane_);
+    }
     if (lane_ == 0) {
       s_.item[parity][ring_] = of;
       barrier_expect(full, Copy::bytes(block));
