@@ -62,9 +62,8 @@ def plot_losses(logs: dict[str, Path], path: Path) -> None:
             axis.sharey(panels[1])
         for level, points in sorted(curves.items()):
             steps, losses = np.array(points).T
-            size = min(SMOOTHED, len(losses))
-            mean = np.convolve(losses, np.ones(size) / size, "valid")
-            steps = steps[size - 1 :]
+            mean = running_mean(losses, SMOOTHED)
+            steps = steps[len(losses) - len(mean) :]
             # No line across steps in which this sparsity was not trained.
             gaps = np.flatnonzero(np.diff(steps) > LONGEST_GAP) + 1
             axis.plot(
@@ -78,13 +77,24 @@ def plot_losses(logs: dict[str, Path], path: Path) -> None:
         axis.set_ylabel(f"mean square error of the velocity,\nmean of {SMOOTHED} log lines")
         low, high = axis.get_ylim()
         subs = (1, 2, 5) if high > 10 * low else (1, 1.2, 1.5, 2, 3, 5)
-        axis.yaxis.set_major_locator(LogLocator(subs=subs))
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.yaxis.set_minor_locator(NullLocator())
-        axis.grid(alpha=0.3)
+        decimal_loss_axis(axis, subs)
         axis.legend()
     figure.savefig(path, dpi=100)
     plt.close(figure)
+
+
+def running_mean(losses, lines: int) -> np.ndarray:
+    """Of so many lines up to each, from the first that has as many; of all where there are fewer."""
+    window = min(lines, len(losses))
+    return np.convolve(losses, np.ones(window) / window, "valid")
+
+
+def decimal_loss_axis(axis, subs: tuple[float, ...] = (1, 2, 5)) -> None:
+    """Plain numbers at these multiples of powers of ten on a logarithmic y axis, and a grid."""
+    axis.yaxis.set_major_locator(LogLocator(subs=subs))
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.grid(alpha=0.3)
 
 
 def loss_curves(log: Path) -> dict[float, list[tuple[int, float]]]:

@@ -14,10 +14,10 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
-from matplotlib.ticker import LogLocator, NullLocator  # noqa: E402
 
 from training.dit import log as log_file  # noqa: E402
 from training.dit.settings import Settings  # noqa: E402
+from training.plots import decimal_loss_axis, running_mean  # noqa: E402
 
 LAST_SHARE = 0.05  # of a run's log lines make up its final training loss
 SMOOTHED = 5  # log lines in the running mean that dense_needs compares
@@ -82,18 +82,12 @@ def spread(values: list[float]) -> str:
     return text if len(values) < 2 else f"{text} ± {statistics.stdev(values):.5f}"
 
 
-def running_mean(losses, lines: int = SMOOTHED) -> np.ndarray:
-    """Of so many lines up to each, from the first that has as many; of all where there are fewer."""
-    window = min(lines, len(losses))
-    return np.convolve(losses, np.ones(window) / window, "valid")
-
-
 def dense_needs(dense: dict, run: dict) -> float:
     """FLOPs after which dense's training loss, a running mean, first is what the run's is at its end, over those of
     the run; NEVER where it does not get there."""
     _, operations, losses = np.array(dense["curve"]).T
-    mean = running_mean(losses)
-    reached = np.flatnonzero(mean <= running_mean([loss for _, _, loss in run["curve"]])[-1])
+    mean = running_mean(losses, SMOOTHED)
+    reached = np.flatnonzero(mean <= running_mean([loss for _, _, loss in run["curve"]], SMOOTHED)[-1])
     return operations[len(losses) - len(mean) + reached[0]] / run["training_flops"] if len(reached) else NEVER
 
 
@@ -152,10 +146,7 @@ def plot(results: list[dict], path: Path) -> None:
         for row, name in enumerate(("step", "training PFLOP")):
             axis = axes[row][column]
             axis.set(xlabel=name, ylabel=f"training loss, mean of {PLOTTED} log lines", yscale="log")
-            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axis.yaxis.set_minor_locator(NullLocator())
-            axis.grid(alpha=0.3)
+            decimal_loss_axis(axis)
             axis.legend()
     figure.savefig(path, dpi=100)
     plt.close(figure)
