@@ -19,6 +19,13 @@ struct alignas(16) QueryStatistics {
   static constexpr float kZeroExponent = kMinusInfinity;
   float minus_lse_log2[kBlockTokens];  // -lse * log2(e)
   float delta[kBlockTokens];           // sum over d of fine_out * dout
+
+  /// Of a block without a token.
+  VSA_HOST_DEVICE static constexpr QueryStatistics of_nothing() {
+    QueryStatistics statistics{};
+    for (float& x : statistics.minus_lse_log2) x = kZeroExponent;
+    return statistics;
+  }
 };
 
 struct QueryStatisticsParams {

@@ -65,12 +65,15 @@ class StepWriter {
                                         const uint8_t* lens)
       : p_(p), entries_(entries), lens_(lens), lane_(static_cast<int32_t>(threadIdx.x % 32)) {}
 
-  /// @return number of steps; `num_entries` grows by what was written
+  /// @return number of steps; `num_entries` grows by what was written, and `has_short` becomes true
+  ///         if a step has rows without a token
   __device__ __forceinline__ int32_t write(const TileList& list, const TileList& other, Which which,
-                                           int32_t& num_entries) {
+                                           int32_t& num_entries, bool& has_short) {
     bool any_short = false;
     const int32_t num_full = full_blocks(list, other, which, num_entries, any_short);
-    return any_short ? num_full + short_blocks(list, other, which, num_entries) : num_full;
+    if (!any_short) return num_full;
+    has_short = true;
+    return num_full + short_blocks(list, other, which, num_entries);
   }
 
  private:
@@ -203,6 +206,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   StepWriter writer(p, p.entries + item * p.entry_pitch, lens);
   ScheduleHead head;
   int32_t num_entries = 0;
+  bool has_short = false;
 #pragma unroll 1
   for (int i = 0; i < 3; ++i) {
     if (same && i > 0) {
@@ -213,7 +217,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     const TileList other = i < 2 ? second : first;
     const Which which = i > 0 ? Which::kNotIn : same ? Which::kAllTiles : Which::kAlsoIn;
     const int32_t begin = num_entries;
-    const int32_t num_steps = writer.write(list, other, which, num_entries);
+    const int32_t num_steps = writer.write(list, other, which, num_entries, has_short);
     if (i == 0) head.num_common = num_steps;
     if (i == 1) {
       head.begin_own[0] = begin;
@@ -225,6 +229,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     }
   }
   head.end = num_entries;
+  head.has_short = has_short ? 1 : 0;
   if (threadIdx.x % 32 == 0) p.heads[item] = head;
 }
 

@@ -35,14 +35,16 @@ struct ScheduleEntry {
   }
 };
 
-/// The head of a pair's schedule: steps of the three lists, and where the entries of the second and
-/// third begin and those of the third end; those of the first begin at 0.
+/// The head of a pair's schedule: steps of the three lists, where the entries of the second and
+/// third begin and those of the third end (those of the first begin at 0), and whether any step has
+/// rows without a token.
 struct alignas(16) ScheduleHead {
   int32_t num_common = 0;
   int32_t num_own[2] = {0, 0};
   int32_t begin_own[2] = {0, 0};
   int32_t end = 0;
-  int32_t unused[2] = {0, 0};
+  int32_t has_short = 0;
+  int32_t unused = 0;
 };
 
 /// Packs short blocks into steps of 64 rows in their order. Feed it each block; it says where the

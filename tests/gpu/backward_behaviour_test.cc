@@ -228,6 +228,45 @@ TEST(GpuBackwardBehaviour, T14_QueriesAndKeysOfOtherLengths) {
   expect_close(got.dv, want.dv, tolerance.dv);
 }
 
+/// Scores so far below 0 that exp(0 - lse) is infinite: rows of shared memory without a token,
+/// which a short tile leaves after full ones, must not meet the statistics of the rows before them.
+TEST(GpuBackwardBehaviour, ScoresFarBelowZeroAndAShortTile) {
+  VSA_NEEDS_GPU;
+  // Full tiles and one of 16 tokens; full tiles of two blocks, which share a stream, and one of two
+  // blocks of 8 tokens.
+  for (const TilePlan& plan :
+       {grid_plan({4, 4, 8 * 4 + 1}, kCube), grid_plan({4, 4, 7 * 8 + 1}, {4, 4, 8})}) {
+    const int64_t n = plan.num_tiles();
+    const LutBuffer table = full_lut(1, 1, n, n);
+    for (const int64_t head_dim : {64, 128}) {
+      for (const DType dtype : kTokenDtypes) {
+        SCOPED_TRACE(testing::Message() << head_dim << ", " << name(dtype));
+        const Heads heads{1, 1, 1, head_dim};
+        Qkv in = make_qkv(dtype, heads, plan, plan, 1);
+        for (int64_t s = 0; s < plan.seq_len(); ++s) {
+          for (int64_t d = 0; d < head_dim; ++d) {
+            in.q.set(0, 0, s, d, in.q.at(0, 0, s, d) / 4.0 - 4.0);
+            in.k.set(0, 0, s, d, in.k.at(0, 0, s, d) / 4.0 + 4.0);
+          }
+        }
+        const TestTensor dout = token_tensor(dtype, heads, plan, 6);
+        const FineResult forward = test::run_fine(kReference, in, table.view());
+        ASSERT_LT(forward.lse.at(0, 0, 0, 0), -100.0);  // exp(100) > 2^128
+        const Gradients got = gpu::run_fine_backward(in, table.view(), forward, dout);
+        const Gradients want = test::run_fine_backward(
+            kReference, as_f64(in), table.view(),
+            {.out = forward.out.as(DType::kF64), .lse = forward.lse.as(DType::kF64)},
+            dout.as(DType::kF64));
+        const GradientTolerance tolerance =
+            fine_backward_tolerance(in, table.view(), forward, dout);
+        expect_close(got.dq, want.dq, tolerance.dq);
+        expect_close(got.dk, want.dk, tolerance.dk);
+        expect_close(got.dv, want.dv, tolerance.dv);
+      }
+    }
+  }
+}
+
 /// T16, T17: rows without tiles, tiles that nobody keeps and padding have gradients of exactly 0;
 /// an empty tile changes nothing.
 TEST(GpuBackwardBehaviour, T16_T17_WhatTakesNoPartHasNoGradient) {

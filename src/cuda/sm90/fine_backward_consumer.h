@@ -6,6 +6,7 @@
 
 #include "src/cuda/sm90/fine_backward_params.h"
 #include "src/cuda/sm90/fine_epilogue.h"
+#include "src/cuda/sm90/slot_words.h"
 #include "src/cuda/sm90/wgmma.h"
 
 namespace vsa::cuda::sm90 {

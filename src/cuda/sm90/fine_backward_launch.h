@@ -28,17 +28,23 @@ inline constexpr int kBackwardProducerRegisters = kHeadDim == 128 ? 24 : 56;
 template <int kHeadDim>
 inline constexpr int kBackwardConsumerRegisters = kHeadDim == 128 ? 240 : 224;
 
+/// @param slot_arrivals  of each consuming warp, once it is done with a slot
 template <int kHeadDim, int kConsumers>
-__device__ __forceinline__ void init_barriers(BackwardSmem<kHeadDim, kConsumers>& smem) {
+__device__ __forceinline__ void init_barriers(BackwardSmem<kHeadDim, kConsumers>& smem,
+                                              uint32_t slot_arrivals) {
   using Smem = BackwardSmem<kHeadDim, kConsumers>;
-  const auto init = [](uint64_t& full, uint64_t& empty) {
+  const auto init = [](uint64_t& full, uint64_t& empty, uint32_t arrivals) {
     barrier_init(smem_address(&full), 1);
-    barrier_init(smem_address(&empty), kConsumers * kWarpsPerConsumer);
+    barrier_init(smem_address(&empty), kConsumers * kWarpsPerConsumer * arrivals);
   };
   for (typename Smem::Stream& s : smem.stream) {
-    init(s.full_own, s.empty_own);
-    for (uint32_t i = 0; i < Smem::kFirstStages; ++i) init(s.full_first[i], s.empty_first[i]);
-    for (uint32_t i = 0; i < Smem::kSecondStages; ++i) init(s.full_second[i], s.empty_second[i]);
+    init(s.full_own, s.empty_own, 1);
+    for (uint32_t i = 0; i < Smem::kFirstStages; ++i) {
+      init(s.full_first[i], s.empty_first[i], slot_arrivals);
+    }
+    for (uint32_t i = 0; i < Smem::kSecondStages; ++i) {
+      init(s.full_second[i], s.empty_second[i], slot_arrivals);
+    }
   }
   fence_barrier_init();
 }
@@ -51,7 +57,8 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   // What the driver reserves below is 1 KiB, so that this is a multiple of 1 KiB.
   extern __shared__ __align__(Smem::kAlignment) uint8_t raw[];
   Smem& smem = *reinterpret_cast<Smem*>(raw);
-  if (threadIdx.x == 0) init_barriers(smem);
+  using Consuming = Consumer<T, kHeadDim, kConsumers>;
+  if (threadIdx.x == 0) init_barriers(smem, Consuming::kSlotArrivals);
   __syncthreads();
 
   const uint32_t warpgroup = uniform(threadIdx.x / 128);
@@ -67,7 +74,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
     }
   } else {
     take_registers<kBackwardConsumerRegisters<kHeadDim>>();
-    Consumer<T, kHeadDim, kConsumers>(params, smem, warpgroup - 1).run();
+    Consuming(params, smem, warpgroup - 1).run();
   }
 }
 

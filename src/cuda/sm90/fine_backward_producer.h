@@ -16,6 +16,12 @@
 
 namespace vsa::cuda::sm90 {
 
+/// Of a block without a token, in global memory.
+__device__ __forceinline__ const QueryStatistics& statistics_of_nothing() {
+  static constexpr QueryStatistics kNothing = QueryStatistics::of_nothing();
+  return kNothing;
+}
+
 /// @tparam kOwnsKeys  whether items are blocks of keys and queries stream, else the other way round
 template <int kHeadDim, int kConsumers, bool kOwnsKeys>
 class BackwardProducer {
@@ -63,7 +69,7 @@ class BackwardProducer {
     int32_t taken = 0;  // asked for now, so that it arrives while the consumers' own is fetched
     if (lane_ == 0) taken = atomicAdd(p_.next_item, kConsumers);
     const bool has_tokens = load_own(item);
-    if (lane_ == 0) s_.next_item = taken + static_cast<int32_t>(2 * gridDim.x);
+    if (lane_ == 0) s_.next_item = taken + static_cast<int32_t>(2 * grid_dim());
     const int32_t head_idx = item / own_.plan.num_blocks();
     const int32_t tile = item % own_.plan.num_blocks() / own_.plan.blocks_per_tile;
     packer_ = {};
@@ -199,16 +205,6 @@ class BackwardProducer {
                                        const uint8_t (&buffer)[Smem::kBufferBytes],
                                        float (&statistics)[kBlockTokens], uint64_t& full) const {
     if (lane_ != 0) return;
-    // Rows without a token: the first block of a step sets them all, before any copy. By the lane
-    // that arrives at the barrier, so that nothing but the barrier orders them before their use.
-    if (kOwnsKeys && row == 0 && block.len() < kBlockTokens) {
-      constexpr float kNothing = kWhich == 0 ? QueryStatistics::kZeroExponent : 0.0F;
-#pragma unroll 1
-      for (int i = 0; i < kBlockTokens; i += 4) {
-        *reinterpret_cast<float4*>(statistics + i) = {kNothing, kNothing, kNothing, kNothing};
-      }
-      fence_async_shared();
-    }
     const auto rows = static_cast<uint32_t>((block.len() + 7) / 8 * 8);
     const uint32_t statistics_bytes = kOwnsKeys ? rows * sizeof(float) : 0;
     barrier_expect(smem_address(&full), Copy::bytes(block) + statistics_bytes);
@@ -228,6 +224,7 @@ class BackwardProducer {
       // Their probabilities are 0, but 0 * NaN is NaN, and what lies there is old.
       Copy::zero_other_rows(smem_address(buffers_.first[first_.idx()]), bits, thread_idx() % 32);
       Copy::zero_other_rows(smem_address(buffers_.second[second_.idx()]), bits, thread_idx() % 32);
+      if constexpr (kOwnsKeys) fill_statistics(bits);
     }
     if (lane_ == 0) {
       s_.step[first_.idx()].is_last = is_last ? 1U : 0U;
@@ -236,6 +233,21 @@ class BackwardProducer {
     }
     first_.advance();
     second_.advance();
+  }
+
+  /// Statistics of the open step's rows behind its last block. By a copy, as all others come: so
+  /// nothing but the slot's barriers orders them before their use and after that of the old.
+  __device__ __forceinline__ void fill_statistics(uint64_t row_bits) const {
+    const int32_t row = (kBlockTokens - __clzll(static_cast<int64_t>(row_bits)) + 7) / 8 * 8;
+    if (row == kBlockTokens || thread_idx() % 32 != 0) return;
+    const auto fill = [row](float(&to)[kBlockTokens], const float* from, uint64_t& full) {
+      const uint32_t bytes = static_cast<uint32_t>(kBlockTokens - row) * sizeof(float);
+      barrier_expect(smem_address(&full), bytes);
+      copy_bytes(smem_address(to + row), from, bytes, smem_address(&full));
+    };
+    const QueryStatistics& nothing = statistics_of_nothing();
+    fill(s_.minus_lse_log2[first_.idx()], nothing.minus_lse_log2, s_.full_first[first_.idx()]);
+    fill(s_.delta[second_.idx()], nothing.delta, s_.full_second[second_.idx()]);
   }
 
   __device__ __forceinline__ void announce_item(bool has_steps) {

@@ -14,6 +14,7 @@
 #include "src/cuda/sm90/fine_query.h"
 #include "src/cuda/sm90/fine_slots.h"
 #include "src/cuda/sm90/fine_softmax.h"
+#include "src/cuda/sm90/slot_words.h"
 
 namespace vsa::cuda::sm90 {
 
@@ -39,7 +40,7 @@ class Consumer {
       uint32_t parity = note() >> 16;
       barrier_wait(smem_address(&s_.full_q[half_]), parity);
       uint32_t q[kSteps][4];
-      load_query(q, smem_address(s_.q[half_]), p_.q_sign);
+      load_query(q, smem_address(s_.q[half_]), p_.q_sign, noted_half().block.len());
       sm90::release(smem_address(&s_.empty_q[half_]));
 
       float out[kHeadDim / 2] = {};
@@ -107,9 +108,12 @@ class Consumer {
     }
   }
 
-  /// Rows of a slot that hold a token, of which its keys are full.
+  /// Whether all rows of a slot hold a token, and which do. Its keys are full.
+  __device__ __forceinline__ bool all_rows_full(const Slot& slot) const {
+    return read_all_rows_full(barriers_ + At::kRowBits + slot.offset());
+  }
   __device__ __forceinline__ uint64_t row_bits(const Slot& slot) const {
-    return load_shared64(barriers_ + At::kRowBits + slot.offset());
+    return read_row_bits(barriers_ + At::kRowBits + slot.offset());
   }
 
   /// This warp is done with the slots that such barriers guard.
@@ -159,8 +163,7 @@ class Consumer {
   __device__ __forceinline__ void finish_scores(const Slot& slot, float (&scores)[kScores]) const {
     wgmma_wait<kPending>();
     pin(scores);
-    const uint64_t bits = row_bits(slot);
-    if (__builtin_expect(bits != ~uint64_t{0}, 0)) mask_scores(scores, bits);
+    if (!__builtin_expect(all_rows_full(slot), 1)) mask_scores(scores, row_bits(slot));
   }
 
   /// Waits for out += p v and frees the values.
@@ -241,6 +244,7 @@ class Consumer {
     finish_scores<1>(next[1], scores[1]);
     softmax.exponentiate(scores[1], p_.scale_log2, sums);
     const bool outgrown = softmax.outgrown(sums);
+    if (__builtin_expect(!outgrown, 1)) release<2>(next, At::kEmptyK);
     sums[0] += softmax.sum[0];
     sums[1] += softmax.sum[1];
     finish_before_wait(sums[0] + sums[1]);
@@ -248,11 +252,11 @@ class Consumer {
     if (__builtin_expect(outgrown, 0)) {
       make_again<T>(q, {buffer_of(next[0]), buffer_of(next[1])},
                     {row_bits(next[0]), row_bits(next[1])}, p_.scale_log2, scores, softmax, out);
+      release<2>(next, At::kEmptyK);
     } else {
       softmax.sum[0] = sums[0];
       softmax.sum[1] = sums[1];
     }
-    release<2>(next, At::kEmptyK);
     now = next;
     next = take<2>(rings, left, num_own);
     pack_probabilities<T>(scores[0], p[0]);

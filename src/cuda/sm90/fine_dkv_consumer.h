@@ -18,6 +18,7 @@ template <class T, int kHeadDim, int kConsumers>
 class DkvConsumer {
  public:
   using Smem = BackwardSmem<kHeadDim, kConsumers>;
+  static constexpr uint32_t kSlotArrivals = 32;  // of a warp, see free
 
   __device__ __forceinline__ DkvConsumer(const FineBackwardParams& params, Smem& smem,
                                          uint32_t half)
@@ -80,6 +81,12 @@ class DkvConsumer {
     return *reinterpret_cast<const float2*>(row + 8 * j + lane_ % 4 * 2);
   }
 
+  /// This lane is done with a slot. Each for itself: all of them read statistics that copies will
+  /// overwrite, and race checkers do not see a lane's reads before the arrival of another.
+  __device__ __forceinline__ static void free(const uint64_t& empty) {
+    barrier_arrive(smem_address(&empty));
+  }
+
   /// s becomes p.
   __device__ __forceinline__ void make_p(float (&s)[kPairs]) const {
 #pragma unroll
@@ -113,11 +120,13 @@ class DkvConsumer {
     pin(ds);
     start_s(s);
     start_dp(dp);
-    bool is_last = uniform(s_.step[first_.idx()].is_last) != 0;
+    bool is_last = read_flag(s_.step[first_.idx()].is_last);
     wgmma_wait<1>();  // s(0)
     pin(s);
     constexpr uint32_t kNone = ~0U;
-    uint32_t before = kNone;  // slot of q whose dk is running
+    struct {
+      uint32_t first, second;
+    } before{kNone, kNone};  // slots of q, whose dk is running, and of dout, whose dv has ended
     while (true) {
       make_p(s);
       pack_operand<T>(s, p, kPFactor);
@@ -126,7 +135,7 @@ class DkvConsumer {
       pin(dp);
       pin(ds);
       pin(dk);
-      if (before != kNone) release(s_.empty_first[before]);
+      if (before.first != kNone) free(s_.empty_first[before.first]);
       if (is_last) release(s_.empty_own);
       make_ds(s, dp);
       pack_operand<T>(dp, ds);
@@ -134,23 +143,24 @@ class DkvConsumer {
       wgmma_wait<0>();  // dv(i)
       pin(dv);
       pin(p);
-      release(s_.empty_second[second_.idx()]);
-      before = first_.idx();
+      before = {first_.idx(), second_.idx()};
       first_.advance();
       second_.advance();
       if (is_last) break;
       start_s(s);
-      start_sum<T>(dk, ds, smem_address(buffers_.first[before]));
+      start_sum<T>(dk, ds, smem_address(buffers_.first[before.first]));
+      free(s_.empty_second[before.second]);  // only now, beside products
       start_dp(dp);
-      is_last = uniform(s_.step[first_.idx()].is_last) != 0;
+      is_last = read_flag(s_.step[first_.idx()].is_last);
       wgmma_wait<2>();  // s(i + 1)
       pin(s);
     }
-    start_sum<T>(dk, ds, smem_address(buffers_.first[before]));
+    start_sum<T>(dk, ds, smem_address(buffers_.first[before.first]));
+    free(s_.empty_second[before.second]);
     wgmma_wait<0>();
     pin(ds);
     pin(dk);
-    release(s_.empty_first[before]);
+    free(s_.empty_first[before.first]);
   }
 
   __device__ __forceinline__ void store(const BackwardItem<kConsumers>& item,

@@ -19,6 +19,7 @@ class DqConsumer {
  public:
   using Smem = BackwardSmem<kHeadDim, kConsumers>;
   static constexpr int kSteps = kHeadDim / 16;
+  static constexpr uint32_t kSlotArrivals = 1;
 
   __device__ __forceinline__ DqConsumer(const FineBackwardParams& params, Smem& smem, uint32_t half)
       : p_(params),
@@ -91,13 +92,14 @@ class DqConsumer {
   }
 
   /// s becomes p, 0 at keys that are no token.
-  __device__ __forceinline__ void make_p(float (&s)[kPairs], uint64_t row_bits) const {
+  /// @param row_bits  address of the step's
+  __device__ __forceinline__ void make_p(float (&s)[kPairs], uint32_t row_bits) const {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
       s[i] = exp2_fast(fmaf(s[i], p_.scale_log2, minus_lse_log2_[i / 2 % 2]));
     }
-    if (row_bits == ~uint64_t{0}) return;
-    const uint64_t mine = row_bits >> (lane_ % 4 * 2);
+    if (read_all_rows_full(row_bits)) return;
+    const uint64_t mine = read_row_bits(row_bits) >> (lane_ % 4 * 2);
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
       if ((mine >> (i / 4 * 8 + i % 2) & 1U) == 0) s[i] = 0.0F;
@@ -116,7 +118,7 @@ class DqConsumer {
                                               uint32_t (&ds)[kRowSteps][4], const Under& under) {
     wgmma_wait<kAfterS>();
     pin(s);
-    make_p(s, s_.step[first_.idx()].row_bits);
+    make_p(s, smem_address(&s_.step[first_.idx()].row_bits));
     finish_before_wait(s[0]);
     under();
     wgmma_wait<0>();  // dp
@@ -138,7 +140,7 @@ class DqConsumer {
     uint32_t before = first_.idx();  // slot of k whose dq is to be started, or running
     start_s(q, s);
     start_dp(dout, dp);
-    bool is_last = uniform(s_.step[before].is_last) != 0;
+    bool is_last = read_flag(s_.step[before].is_last);
     finish_step<1>(s, dp, ds, [] {});
 #pragma unroll 1
     while (!is_last) {
@@ -146,7 +148,7 @@ class DqConsumer {
       start_sum<T>(dq, ds, smem_address(buffers_.first[before]));
       start_dp(dout, dp);
       const uint32_t now = first_.idx();
-      is_last = uniform(s_.step[now].is_last) != 0;
+      is_last = read_flag(s_.step[now].is_last);
       finish_step<2>(s, dp, ds, [&] {
         wgmma_wait<1>();  // dq(i - 1)
         pin(ds);

@@ -4,12 +4,15 @@
 // Registers of a thread at head_dim 64: q 16, scores 32, probabilities 16, out 32, state 6.
 #pragma once
 
+#include <cstddef>
+
 #include "src/cuda/sm90/fine_epilogue.h"
 #include "src/cuda/sm90/fine_params.h"
 #include "src/cuda/sm90/fine_probabilities.h"
 #include "src/cuda/sm90/fine_query.h"
 #include "src/cuda/sm90/fine_slots.h"
 #include "src/cuda/sm90/fine_softmax.h"
+#include "src/cuda/sm90/slot_words.h"
 
 namespace vsa::cuda::sm90 {
 
@@ -36,18 +39,20 @@ class HalfConsumer {
     uint32_t parity = 0;  // of the q barriers
     const int32_t num_units = Unit::count(p_.num_items);
     const int32_t stride = Unit::stride(gridDim.x);
-    for (int32_t unit = Unit::first(blockIdx.x, consumer_); unit < num_units; unit += stride) {
+    for (int32_t unit = Unit::first(blockIdx.x, consumer_, gridDim.x); unit < num_units;
+         unit += stride) {
       barrier_wait(smem_address(&s_.full_q[consumer_]), parity);
       const ItemHalf& of = s_.item[parity][consumer_];
       uint32_t q[kSteps][4];
-      load_query(q, smem_address(s_.q[consumer_]), p_.q_sign);
+      load_query(q, smem_address(s_.q[consumer_]), p_.q_sign, of.block.len());
       release(smem_address(&s_.empty_q[consumer_]));
 
       float out[kHeadDim / 2] = {};
       SoftmaxState softmax;
       const Epilogue<T, kHeadDim> epilogue(p_, Unit::item(unit), Unit::half(unit, consumer_));
       epilogue.prefetch_gate(of.block);
-      use = attend(use, of.num_common, q, out, softmax);
+      use =
+          attend(use, of.num_own[Unit::half(unit, consumer_)], of.has_short != 0, q, out, softmax);
       softmax.finish();
       epilogue.store(of.block, out, softmax);
       parity ^= 1;
@@ -89,14 +94,16 @@ class HalfConsumer {
     wgmma_commit();
   }
 
-  /// Hides the keys of a slot that hold no token.
-  __device__ __forceinline__ static void mask(float (&scores)[kScores], uint64_t row_bits) {
-    if (row_bits != ~uint64_t{0}) mask_scores(scores, row_bits);
+  /// Rows of a slot that hold a token.
+  __device__ __forceinline__ uint64_t row_bits(const Use& use) const {
+    return read_row_bits(barrier_of(use) + At::kRowBits);
   }
 
   /// All keys of a unit, from slot `use` on. Returns the use after them.
-  __device__ __forceinline__ Use attend(Use use, int32_t num_slots, const uint32_t (&q)[kSteps][4],
-                                        float (&out)[kHeadDim / 2], SoftmaxState& softmax) const {
+  /// @param has_short  whether a slot may have rows without a token
+  __device__ __forceinline__ Use attend(Use use, int32_t num_slots, bool has_short,
+                                        const uint32_t (&q)[kSteps][4], float (&out)[kHeadDim / 2],
+                                        SoftmaxState& softmax) const {
     if (num_slots == 0) return use;
     float scores[1][kScores];
     float by[2];
@@ -107,14 +114,14 @@ class HalfConsumer {
     start_scores(descriptor(keys_, use), q, scores[0]);
     wgmma_wait<0>();
     pin(scores[0]);
-    mask(scores[0], load_shared64(barrier_of(use) + At::kRowBits));
+    if (has_short) mask_scores(scores[0], row_bits(use));
     softmax.admit(scores, p_.scale_log2, by);  // nothing is relative to anything yet
     softmax.exponentiate(scores[0], p_.scale_log2);
     release(barrier_of(use) + At::kEmptyK);
     pack_probabilities<T>(scores[0], p);
 
 #pragma unroll 1
-    for (; num_slots > 1; --num_slots) use = turn(use, q, scores, p, out, softmax);
+    for (; num_slots > 1; --num_slots) use = turn(use, has_short, q, scores, p, out, softmax);
 
     barrier_wait(barrier_of(use) + At::kFullV, use.parity());
     pin(out);
@@ -126,9 +133,10 @@ class HalfConsumer {
 
   /// out += p v of slot `now` beside scores = q k of the next, whose probabilities become p.
   /// Returns the next.
-  __device__ __forceinline__ Use turn(const Use& now, const uint32_t (&q)[kSteps][4],
-                                      float (&scores)[1][kScores], uint32_t (&p)[kKeySteps][4],
-                                      float (&out)[kHeadDim / 2], SoftmaxState& softmax) const {
+  __device__ __forceinline__ Use turn(const Use& now, bool has_short,
+                                      const uint32_t (&q)[kSteps][4], float (&scores)[1][kScores],
+                                      uint32_t (&p)[kKeySteps][4], float (&out)[kHeadDim / 2],
+                                      SoftmaxState& softmax) const {
     const Use next = now.next();
     const uint32_t keys = descriptor(keys_, next);
     const uint32_t values = descriptor(values_, now);
@@ -143,10 +151,9 @@ class HalfConsumer {
     wgmma_fence();
     start_scores(keys, q, scores[0]);
     start_out(values, p, out);
-    const uint64_t row_bits = load_shared64(barrier_of(next) + At::kRowBits);
     wgmma_wait<1>();
     pin(scores[0]);
-    mask(scores[0], row_bits);
+    if (__builtin_expect(has_short, 0)) mask_scores(scores[0], row_bits(next));
     float sums[2] = {0.0F, 0.0F};
     softmax.exponentiate(scores[0], p_.scale_log2, sums);
     const bool outgrown = softmax.outgrown(sums);
@@ -155,7 +162,7 @@ class HalfConsumer {
     finish_before_wait(sums[0] + sums[1]);
     finish_out(now, p, out);
     if (__builtin_expect(outgrown, 0)) {
-      make_again<T>(q, {buffer_of(next)}, {row_bits}, p_.scale_log2, scores, softmax, out);
+      make_again<T>(q, {buffer_of(next)}, {row_bits(next)}, p_.scale_log2, scores, softmax, out);
     } else {
       softmax.sum[0] = sums[0];
       softmax.sum[1] = sums[1];

@@ -78,10 +78,9 @@ template <class T, int kHeadDim>
 Status launch_fine(const FineParams& params, const KernelLaunch& how) {
   constexpr int kBytes = sizeof(FineSmem<kHeadDim>) + FineSmem<kHeadDim>::kAlignment;
   static_assert(kBytes <= 232448, "a CTA has at most 227 KiB");
-  const int32_t stride = Unit<kHeadDim>::stride(1);
-  const int32_t wanted = (Unit<kHeadDim>::count(params.num_items) - 1) / stride + 1;
+  const int32_t num_units = Unit<kHeadDim>::count(params.num_items);
   return launch(how.operation, fine_fwd_kernel<T, kHeadDim>,
-                {.grid = dim3(static_cast<unsigned>(std::min(wanted, how.num_sms))),
+                {.grid = dim3(static_cast<unsigned>(std::min(num_units, how.num_sms))),
                  .block = dim3(FineShape<kHeadDim>::kThreads),
                  .smem_bytes = kBytes,
                  .stream = how.stream},

@@ -77,10 +77,10 @@ struct Unit {
   static constexpr bool kPaired = FineShape<kHeadDim>::kPaired;
   static constexpr int kConsumers = FineShape<kHeadDim>::kConsumers;
 
-  /// The first unit of a consumer, and how many it moves on.
-  VSA_HOST_DEVICE static int32_t first(uint32_t cta, int consumer) {
-    const auto idx = static_cast<int32_t>(cta);
-    return kPaired ? idx : idx * kConsumers + consumer;
+  /// The first unit of a consumer, and how many it moves on. The first units go to as many CTAs as
+  /// there are, so that no multiprocessor has three while another has none.
+  VSA_HOST_DEVICE static int32_t first(uint32_t cta, int consumer, uint32_t num_ctas) {
+    return static_cast<int32_t>(kPaired ? cta : static_cast<uint32_t>(consumer) * num_ctas + cta);
   }
   VSA_HOST_DEVICE static int32_t stride(uint32_t num_ctas) {
     return static_cast<int32_t>(num_ctas) * (kPaired ? 1 : kConsumers);
@@ -94,10 +94,11 @@ struct Unit {
 
 /// What a consumer must know of a unit besides its q.
 struct alignas(16) ItemHalf {
-  int32_t num_common = 0;       ///< slots of both rings, in turn; of a half alone: all its slots
-  int32_t num_own[2] = {0, 0};  ///< then slots of each ring
+  int32_t num_common = 0;       ///< slots of both rings, in turn; a half alone has none
+  int32_t num_own[2] = {0, 0};  ///< then slots of each half's ring
   int32_t unit = 0;
   Block block;
+  int32_t has_short = 0;  ///< whether a slot may have rows without a token
 };
 
 /// Shared memory of the kernel, from a multiple of 1 KiB on.

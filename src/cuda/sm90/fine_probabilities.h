@@ -49,7 +49,7 @@ __device__ __forceinline__ void make_again(const uint32_t (&q)[kSteps][4],
 #pragma unroll
   for (int c = 0; c < kSlots; ++c) {
     warp_scores<T>(q, keys[c], scores[c]);
-    if (row_bits[c] != ~uint64_t{0}) mask_scores(scores[c], row_bits[c]);
+    mask_scores(scores[c], row_bits[c]);
   }
   float by[2];
   softmax.admit(scores, scale_log2, by);

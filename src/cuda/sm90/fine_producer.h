@@ -92,7 +92,7 @@ class Producer {
     const int32_t stride = Unit::stride(gridDim.x);
     const int32_t num_units = Unit::count(p_.num_items);
     uint32_t parity = 0;  // of the q barriers
-    int32_t unit = Unit::first(blockIdx.x, static_cast<int>(ring_));
+    int32_t unit = Unit::first(blockIdx.x, static_cast<int>(ring_), gridDim.x);
     int32_t next_head = unit < num_units ? head_word(unit) : 0;
     for (; unit < num_units; unit += stride, parity ^= 1) {
       const int32_t head = next_head;
@@ -116,6 +116,7 @@ class Producer {
   static constexpr int kHeadWords = sizeof(ScheduleHead) / 4;
   static constexpr int kNumOwn = offsetof(ScheduleHead, num_own) / 4;
   static constexpr int kBeginOwn = offsetof(ScheduleHead, begin_own) / 4;
+  static constexpr int kHasShort = offsetof(ScheduleHead, has_short) / 4;
   static_assert(offsetof(ScheduleHead, end) / 4 == kBeginOwn + 2);
   __device__ __forceinline__ int32_t head_word(int32_t unit) const {
     return __ldg(reinterpret_cast<const int32_t*>(p_.heads + Unit::item(unit)) +
@@ -130,19 +131,16 @@ class Producer {
     Block block{0, 0, 0, 0};  // without rows: the second of a last odd block
     if (idx < p_.q_plan.num_blocks()) block = p_.q_blocks[idx];
     const int32_t num_common = __shfl_sync(~0U, head, 0);
-    ItemHalf of{.num_common = num_common, .unit = unit, .block = block};
-    if constexpr (kPaired) {
-      of.num_own[0] = __shfl_sync(~0U, head, kNumOwn);
-      of.num_own[1] = __shfl_sync(~0U, head, kNumOwn + 1);
-    } else {
-      of.num_common += __shfl_sync(~0U, head, kNumOwn + half);
+    ItemHalf of{.num_common = num_common,
+                .num_own = {__shfl_sync(~0U, head, kNumOwn), __shfl_sync(~0U, head, kNumOwn + 1)},
+                .unit = unit,
+                .block = block,
+                .has_short = __shfl_sync(~0U, head, kHasShort)};
+    if constexpr (!kPaired) {
+      for (int32_t& num_own : of.num_own) num_own += num_common;
+      of.num_common = 0;
     }
     barrier_wait(smem_address(&s_.empty_q[ring_]), parity ^ 1);
-    // What lies in other rows must not decide whether their warp makes its scores again, which
-    // rounds otherwise: a row's bits are its own.
-    if (block.len() < kBlockTokens) {
-      Copy::zero_other_rows(smem_address(s_.q[ring_]), row_bits(0, block.len()), lane_);
-    }
     if (lane_ == 0) {
       s_.item[parity][ring_] = of;
       barrier_expect(full, Copy::bytes(block));

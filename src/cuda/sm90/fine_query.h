@@ -1,6 +1,7 @@
 // The query rows of a consumer, in registers. Device-only.
 #pragma once
 
+#include "src/cuda/block.h"
 #include "src/cuda/sm90/descriptor.h"
 #include "src/cuda/sm90/ptx.h"
 
@@ -10,9 +11,11 @@ namespace vsa::cuda::sm90 {
 /// together.
 /// @param buffer  in shared memory
 /// @param sign    0x80008000 negates the rows, 0 does not
+/// @param len     rows that hold a token. The others become 0: what lies there must not decide
+///                whether their warp makes its scores again, which rounds otherwise.
 template <int kSteps>
-__device__ __forceinline__ void load_query(uint32_t (&q)[kSteps][4], uint32_t buffer,
-                                           uint32_t sign) {
+__device__ __forceinline__ void load_query(uint32_t (&q)[kSteps][4], uint32_t buffer, uint32_t sign,
+                                           int32_t len) {
   const uint32_t row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 16;
 #pragma unroll
   for (int i = 0; i < kSteps; ++i) {
@@ -20,6 +23,15 @@ __device__ __forceinline__ void load_query(uint32_t (&q)[kSteps][4], uint32_t bu
     load_matrices(q[i], buffer + static_cast<uint32_t>(i / 4 * kSlabBytes) + swizzled(row, piece));
 #pragma unroll
     for (int j = 0; j < 4; ++j) q[i][j] ^= sign;
+  }
+  if (len == kBlockTokens) return;
+  const auto first = static_cast<int32_t>(threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4);
+#pragma unroll
+  for (int i = 0; i < kSteps; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (first + j % 2 * 8 >= len) q[i][j] = 0;  // registers 0 and 2: this row; 1 and 3: 8 below
+    }
   }
 }
 

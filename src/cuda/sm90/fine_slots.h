@@ -73,6 +73,7 @@ struct Rings {
 /// @tparam kStages  slots of the ring
 template <int kStages>
 struct RingUse {
+  static_assert((kStages & (kStages - 1)) == 0, "numbers go on beyond 2^32");
   uint32_t number = 0;
   VSA_HOST_DEVICE constexpr uint32_t slot() const { return number % kStages; }
   VSA_HOST_DEVICE constexpr uint32_t parity() const { return number / kStages % 2; }

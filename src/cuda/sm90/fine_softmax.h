@@ -15,6 +15,7 @@ inline constexpr int kScores = kBlockTokens / 2;  // a thread's scores of a slot
 
 /// Scores of rows of the slot that hold no token become -inf.
 __device__ __forceinline__ void mask_scores(float (&s)[kScores], uint64_t row_bits) {
+  if (row_bits == ~uint64_t{0}) return;
 #pragma unroll
   for (int word = 0; word < 2; ++word) {
     const uint32_t mine = static_cast<uint32_t>(row_bits >> (32 * word)) >> (threadIdx.x % 4 * 2);

@@ -31,6 +31,13 @@ __device__ __forceinline__ uint32_t thread_idx() {
   return x;
 }
 
+/// gridDim.x, likewise.
+__device__ __forceinline__ uint32_t grid_dim() {
+  uint32_t x;
+  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(x));
+  return x;
+}
+
 /// The same value in all lanes, and the compiler knows it: it goes to a uniform register.
 __device__ __forceinline__ uint32_t uniform(uint32_t x) { return __shfl_sync(~0U, x, 0); }
 

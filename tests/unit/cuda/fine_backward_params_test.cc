@@ -35,5 +35,17 @@ TEST(BackwardSmem, FitsAndIsAligned) {
   expect_divided<BackwardSmem<64, 2>>();
 }
 
+TEST(QueryStatistics, OfNothingGiveProbabilitiesOfZero) {
+  const QueryStatistics nothing = QueryStatistics::of_nothing();
+  for (int i = 0; i < kBlockTokens; ++i) {
+    EXPECT_EQ(nothing.minus_lse_log2[i], kMinusInfinity);
+    EXPECT_EQ(nothing.delta[i], 0.0F);
+  }
+  // Bulk copies of a multiple of 8 rows of either.
+  EXPECT_EQ(8 * sizeof(nothing.delta[0]) % 16, 0U);
+  EXPECT_EQ(offsetof(QueryStatistics, delta) % 16, 0U);
+  EXPECT_EQ(alignof(QueryStatistics) % 16, 0U);
+}
+
 }  // namespace
 }  // namespace vsa::cuda::sm90

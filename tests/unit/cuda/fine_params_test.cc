@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 #include <utility>
@@ -37,7 +38,7 @@ void expect_every_half_once(int32_t num_items, uint32_t num_ctas) {
   std::set<std::pair<int32_t, int>> seen;
   for (uint32_t cta = 0; cta < num_ctas; ++cta) {
     for (int consumer = 0; consumer < U::kConsumers; ++consumer) {
-      for (int32_t unit = U::first(cta, consumer); unit < U::count(num_items);
+      for (int32_t unit = U::first(cta, consumer, num_ctas); unit < U::count(num_items);
            unit += U::stride(num_ctas)) {
         EXPECT_TRUE(seen.insert({U::item(unit), U::half(unit, consumer)}).second);
       }
@@ -46,11 +47,32 @@ void expect_every_half_once(int32_t num_items, uint32_t num_ctas) {
   EXPECT_EQ(std::ssize(seen), 2 * num_items);
 }
 
+/// No CTA has two units while another has none.
+void expect_even_ctas(int32_t num_items, int32_t num_sms) {
+  using U = Unit<64>;
+  const auto num_ctas = static_cast<uint32_t>(std::min(U::count(num_items), num_sms));
+  int32_t least = std::numeric_limits<int32_t>::max();
+  int32_t most = 0;
+  for (uint32_t cta = 0; cta < num_ctas; ++cta) {
+    int32_t units = 0;
+    for (int consumer = 0; consumer < U::kConsumers; ++consumer) {
+      for (int32_t unit = U::first(cta, consumer, num_ctas); unit < U::count(num_items);
+           unit += U::stride(num_ctas)) {
+        ++units;
+      }
+    }
+    least = std::min(least, units);
+    most = std::max(most, units);
+  }
+  EXPECT_LE(most - least, 1) << num_items << " items on " << num_sms;
+}
+
 TEST(FineUnits, EveryHalfGoesToOneConsumer) {
   for (int32_t num_items = 1; num_items < 300; ++num_items) {
     for (const uint32_t num_ctas : {1U, 2U, 78U, 132U}) {
       expect_every_half_once<64>(num_items, num_ctas);
       expect_every_half_once<128>(num_items, num_ctas);
+      expect_even_ctas(num_items, static_cast<int32_t>(num_ctas));
     }
   }
 }
