@@ -27,6 +27,17 @@ struct CoarseParams {
   CoarseRounding rounding = CoarseRounding::kNone;
 };
 
+/// Every row of q, k, v and scores begins at a multiple of 16 bytes.
+inline bool is_aligned(const CoarseParams& p) {
+  const auto are = [](const auto& x) {
+    return (reinterpret_cast<uintptr_t>(x.data) |
+            static_cast<uint64_t>(x.batch | x.head | x.seq) * 4) %
+               16 ==
+           0;
+  };
+  return are(p.q) && are(p.k) && are(p.v) && are(p.scores);
+}
+
 inline constexpr int kCoarseColumns = 64;  ///< of a CTA, and of an element of stats
 /// Memory for what the scores kernel tells the out kernel: maximum and sum of exponentials of every
 /// row in every 64 columns. 1/32 of the scores.

@@ -9,9 +9,7 @@
 
 namespace vsa::cuda {
 
-/// In both products a CTA has 64 columns, 8 threads of 8 each.
-inline constexpr int kColumns = kCoarseColumns;
-inline constexpr int kAcross = 8;
+inline constexpr int kColumns = kCoarseColumns;  // of a CTA, in both products
 
 struct HeadIdx {
   int b, h, kv;
@@ -34,6 +32,10 @@ __device__ __forceinline__ float4 four(const float* at) {
   return *reinterpret_cast<const float4*>(at);
 }
 
+__device__ __forceinline__ float2 two(const float* at) {
+  return *reinterpret_cast<const float2*>(at);
+}
+
 /// 2^x, 0 where that is denormal.
 __device__ __forceinline__ float exp2_flushed(float x) {
   float y;
@@ -41,29 +43,22 @@ __device__ __forceinline__ float exp2_flushed(float x) {
   return y;
 }
 
-/// Where a thread is among the 8 across and any number down. Of every 4 neighbouring lanes 2 have
-/// the same row, and 2 the same columns: then shared memory serves 16 bytes a lane at its full
-/// rate.
-struct Place {
-  int down, across;
-};
-__device__ __forceinline__ Place place_of(int thread) {
-  return {(thread >> 1 & 1) | (thread >> 3 & 2) | (thread >> 5) * 4,
-          (thread & 1) | (thread >> 1 & 6)};
-}
-/// Reduces over the threads across.
-template <class Reduce>
-__device__ __forceinline__ float reduce_across(float x, const Reduce& reduce) {
-  for (const int mask : {1, 4, 8}) x = reduce(x, __shfl_xor_sync(kAllLanes, x, mask));
-  return x;
-}
-
 template <class R>
 __device__ __forceinline__ Panel panel_of(const R& x, int b, int h, int rows, int columns) {
-  const float* from = static_cast<const float*>(x.data) + b * x.batch + h * x.head;
-  const bool aligned =
-      (reinterpret_cast<uintptr_t>(from) | static_cast<uintptr_t>(x.seq) * 4) % 16 == 0;
-  return {from, x.seq, rows, columns, aligned};
+  return {static_cast<const float*>(x.data) + b * x.batch + h * x.head, x.seq, rows, columns};
+}
+
+/// Writes the first `left` of 4 neighbours; kAligned: `to` is a multiple of 16 bytes.
+template <bool kAligned>
+__device__ __forceinline__ void store_four(float* to, const float4& x, int left) {
+  if (kAligned && left >= 4) {
+    four(to) = x;
+    return;
+  }
+  if (left > 0) to[0] = x.x;
+  if (left > 1) to[1] = x.y;
+  if (left > 2) to[2] = x.z;
+  if (left > 3) to[3] = x.w;
 }
 
 /// What is subtracted before exp: the maximum, or 0 if there is no finite score. Then exp2(-inf) is

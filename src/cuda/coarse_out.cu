@@ -1,25 +1,36 @@
-// The second coarse product: out = softmax(scores) v in fp32, as the first one is made. Scores turn
-// into weights in shared memory; what that takes of whole rows, the scores kernel has left.
+// The second coarse product: out = softmax(scores) v, as exact as fp32 FMA (tf32_sum.h). Scores
+// turn into weights in shared memory; what that takes of whole rows, the scores kernel has left.
 #include "src/cuda/chain.h"
 #include "src/cuda/coarse_device.h"
 #include "src/cuda/launch.h"
+#include "src/cuda/tf32_sum.h"
 
 namespace vsa::cuda {
 namespace {
 
-constexpr int kRowsOfThread = 4;
-constexpr int kRows = 8 * kRowsOfThread;  // of a CTA
-constexpr int kDepthOfGroup = 16;         // kv tiles that a group takes of a step
-constexpr int kFewCtas = 3 * 132;         // run at once on an H200 with 256 threads each
+constexpr int kThreads = 128;
 
-template <int kGroups, int kStages>
+/// Warps of 32 rows and 64 / kTheAcross columns, kTheDown below and kTheAcross beside each other;
+/// the others take other kv tiles, kTheTerms of a step each.
+template <int kTheDown, int kTheAcross, int kTheTerms, int kTheStages, int kTheCtas>
 struct OutShape {
-  static constexpr int kThreads = 64 * kGroups;
-  static constexpr int kDepth = kDepthOfGroup * kGroups;  // kv tiles of a step
-  // Rows that are an odd number of 16 bytes apart: 8 of them lie on different banks.
-  static constexpr int kPitch = kDepth + 4;
-  static constexpr int kFloats = kStages * (kRows * kPitch + kDepth * kColumns);
-  static_assert(kFloats >= kGroups * kRows * kColumns, "the sums of all groups take their place");
+  static constexpr int kCtas = kTheCtas;  // of a multiprocessor
+  static constexpr int kDown = kTheDown;
+  static constexpr int kAcross = kTheAcross;
+  static constexpr int kRows = 32 * kDown;
+  static constexpr int kGroups = kThreads / 32 / kDown / kAcross;
+  static constexpr int kTerms = kTheTerms;
+  static constexpr int kDepth = kTerms * kGroups;
+  static constexpr int kStages = kTheStages;
+  // Lanes read 8 bytes, four rows of scores or every second of eight rows of v at a time: they lie
+  // on different banks.
+  static constexpr int kPitch = kDepth + 8;
+  static constexpr int kPitchOfV = kColumns + 4;
+  static constexpr int kStageFloats = kRows * kPitch + kDepth * kPitchOfV;
+  static constexpr int kPitchOfSums = kColumns + 16;
+  static constexpr int kFloats = kStages * kStageFloats;
+  static_assert(kFloats >= kGroups * kRows * kPitchOfSums, "the sums take their place");
+  using Sum = Tf32Sum<2, 8 / kAcross, 2>;
 };
 
 /// Maximum of a row (0 if it has none) and the inverse of its sum of exponentials.
@@ -45,22 +56,35 @@ __device__ __forceinline__ float4 first_of(const float4& x, int count) {
           count > 3 ? x.w : 0.0F};
 }
 
-/// out of 8 kRowsOfThread query tiles and 64 columns. kGroups of 64 threads, each of which takes
-/// 16 of the kv tiles of a step; their sums are added in order at the end.
-/// grid: x columns / 64, y query tiles / rows, z batch * heads
-template <int kGroups, int kStages, int kCtas>
-__global__ void __launch_bounds__(64 * kGroups, kCtas)
+/// The sum of a row and a column by plain fp32.
+__device__ __forceinline__ float plain_sum(const Panel& scores, int row, const Panel& v, int column,
+                                           const float2& statistics, CoarseRounding rounding) {
+  const bool rounds = rounding != CoarseRounding::kNone;
+  const float* s = scores.from + row * scores.stride;
+  float sum = 0.0F;
+#pragma unroll 1
+  for (int j = 0; j < v.rows; ++j) {
+    const float w = weight(s[j], statistics.x) * (rounds ? statistics.y : 1.0F);
+    sum = fmaf(rounded(w, rounding), rounded(v.from[j * v.stride + column], rounding), sum);
+  }
+  return sum;
+}
+
+/// out of 32 kDown query tiles and 64 columns; the sums of the groups are added in order at the
+/// end. grid: x columns / 64, y query tiles / rows, z batch * heads
+template <class Shape, bool kAligned>
+__global__ void __launch_bounds__(kThreads, Shape::kCtas)
     coarse_out_kernel(const __grid_constant__ CoarseParams p) {
-  using Shape = OutShape<kGroups, kStages>;
-  constexpr int kThreads = Shape::kThreads;
+  using Sum = typename Shape::Sum;
+  constexpr int kRows = Shape::kRows;
   constexpr int kDepth = Shape::kDepth;
   constexpr int kPitch = Shape::kPitch;
+  constexpr int kPitchOfV = Shape::kPitchOfV;
+  constexpr int kStages = Shape::kStages;
   extern __shared__ float4 raw_smem[];
   after_previous();
-  auto* weights = reinterpret_cast<float*>(raw_smem);  // [kStages][kRows][kPitch]
-  float* v_smem = weights + kStages * kRows * kPitch;  // [kStages][kDepth][kColumns]
-  __shared__ float max_smem[kRows];
-  __shared__ float inverse_smem[kRows];
+  auto* smem = reinterpret_cast<float*>(raw_smem);  // [kStages] of scores, v
+  __shared__ float2 statistics[kRows];
   const HeadIdx head = head_of(p, blockIdx.z);
   const int column0 = static_cast<int>(blockIdx.x) * kColumns;
   const int i0 = static_cast<int>(blockIdx.y) * kRows;
@@ -70,13 +94,16 @@ __global__ void __launch_bounds__(64 * kGroups, kCtas)
   const bool rounds = p.rounding != CoarseRounding::kNone;
 
   const int num_steps = (p.num_kv_tiles + kDepth - 1) / kDepth;
+  PanelCopy<kRows, kDepth, kPitch, kThreads, kAligned> copy_scores(scores, i0, 0);
+  PanelCopy<kDepth, kColumns, kPitchOfV, kThreads, kAligned> copy_v(v, 0, column0);
+  const auto scores_of = [&](int step) { return smem + step % kStages * Shape::kStageFloats; };
+  const auto v_of = [&](int step) { return scores_of(step) + kRows * kPitch; };
   const auto copy = [&](int step) {
     if (step < num_steps) {
-      const int stage = step % kStages;
-      copy_panel<kRows, kDepth, kPitch, kThreads>(weights + stage * kRows * kPitch, scores, i0,
-                                                  step * kDepth);
-      copy_panel<kDepth, kColumns, kColumns, kThreads>(v_smem + stage * kDepth * kColumns, v,
-                                                       step * kDepth, column0);
+      copy_scores.start(scores_of(step));
+      copy_v.start(v_of(step));
+      copy_scores.move_right();
+      copy_v.move_down();
     }
     commit_copies();
   };
@@ -88,112 +115,122 @@ __global__ void __launch_bounds__(64 * kGroups, kCtas)
     if (row < p.num_q_tiles) {
       found = row_statistics(p.stats + (int64_t{blockIdx.z} * p.num_q_tiles + row) * count, count);
     }
-    max_smem[threadIdx.x] = found.x;
-    inverse_smem[threadIdx.x] = found.y;
+    statistics[threadIdx.x] = found;
   }
   __syncthreads();
 
-  const int group = static_cast<int>(threadIdx.x) / 64;
-  const auto [down, across] = place_of(static_cast<int>(threadIdx.x) % 64);
-  float sum[kRowsOfThread][8] = {};
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int group = warp / (Shape::kDown * Shape::kAcross);
+  const int first_row = warp / Shape::kAcross % Shape::kDown * 32 + Sum::group();
+  const int first_column = warp % Shape::kAcross * (kColumns / Shape::kAcross);
+  Sum sum;
   for (int step = 0; step < num_steps; ++step) {
-    float* a_smem = weights + step % kStages * kRows * kPitch;
-    float* b_smem = v_smem + step % kStages * kDepth * kColumns;
     wait_copies<kStages - 2>();
     // Scores become weights where they are, each by the thread that copied it.
-    const int left = p.num_kv_tiles - step * kDepth;
     for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
-      float4& at = four(a_smem + row * kPitch + column);
-      const float most = max_smem[row];
+      float4& at = four(scores_of(step) + row * kPitch + column);
+      const float most = statistics[row].x;
       at = {weight(at.x, most), weight(at.y, most), weight(at.z, most), weight(at.w, most)};
     });
+    const int left = p.num_kv_tiles - step * kDepth;
     if (left < kDepth) {
       for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
-        float4& at = four(a_smem + row * kPitch + column);
+        float4& at = four(scores_of(step) + row * kPitch + column);
         at = first_of(at, left - column);
       });
     }
     if (rounds) {
       for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
-        float4& at = four(a_smem + row * kPitch + column);
-        at = rounded(scaled(at, inverse_smem[row]), p.rounding);
+        float4& at = four(scores_of(step) + row * kPitch + column);
+        at = rounded(scaled(at, statistics[row].y), p.rounding);
       });
       for_each_four<kDepth, kColumns, kThreads>([&](int row, int column) {
-        float4& at = four(b_smem + row * kColumns + column);
+        float4& at = four(v_of(step) + row * kPitchOfV + column);
         at = rounded(at, p.rounding);
       });
     }
     __syncthreads();
     copy(step + kStages - 1);
-    const float* a_rows = a_smem + down * kPitch + group * kDepthOfGroup;
-    const float* b_rows = b_smem + group * kDepthOfGroup * kColumns + across * 4;
-#pragma unroll
-    for (int d = 0; d < kDepthOfGroup; d += 4) {
-      float4 a[kRowsOfThread];
-#pragma unroll
-      for (int i = 0; i < kRowsOfThread; ++i) a[i] = four(a_rows + i * 8 * kPitch + d);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float4 left = four(b_rows + (d + e) * kColumns);
-        const float4 right = four(b_rows + (d + e) * kColumns + kColumns / 2);
-        const float b[8] = {left.x, left.y, left.z, left.w, right.x, right.y, right.z, right.w};
-#pragma unroll
-        for (int i = 0; i < kRowsOfThread; ++i) {
-          const float w = e == 0 ? a[i].x : e == 1 ? a[i].y : e == 2 ? a[i].z : a[i].w;
-#pragma unroll
-          for (int j = 0; j < 8; ++j) sum[i][j] = fmaf(w, b[j], sum[i][j]);
-        }
-      }
+    const int term = group * Shape::kTerms + Sum::member() * 2;
+    const float* a = scores_of(step) + first_row * kPitch + term;
+    const float* b = v_of(step) + term * kPitchOfV + first_column + Sum::group() * 2;
+#pragma unroll 1  // more at once need more registers
+    for (int t = 0; t < Shape::kTerms; t += 16) {
+      sum.template add<2>(
+          [&](int m, int half, int i) { return two(a + (m * 16 + half * 8) * kPitch + t + i * 8); },
+          [&](int n, int i, float2(&terms)[2]) {
+            const float2 x = two(b + (t + i * 8) * kPitchOfV + n * 8);
+            const float2 y = two(b + (t + i * 8 + 1) * kPitchOfV + n * 8);
+            terms[0] = {x.x, y.x};
+            terms[1] = {x.y, y.y};
+          });
     }
   }
 
   wait_copies<0>();
   __syncthreads();
-  float* partial = weights + group * kRows * kColumns;  // [kGroups][kRows][kColumns]
+  constexpr int kPitchOfSums = Shape::kPitchOfSums;
+  float* own = smem + group * kRows * kPitchOfSums;  // [kGroups][kRows][kPitchOfSums]
 #pragma unroll
-  for (int i = 0; i < kRowsOfThread; ++i) {
-    float* at = partial + (down + i * 8) * kColumns + across * 4;
-    four(at) = {sum[i][0], sum[i][1], sum[i][2], sum[i][3]};
-    four(at + kColumns / 2) = {sum[i][4], sum[i][5], sum[i][6], sum[i][7]};
+  for (int part = 0; part < 4; ++part) {
+#pragma unroll
+    for (int n = 0; n < 8 / Shape::kAcross; n += 2) {
+      const auto get = [&](int i) { return sum.get(part / 2, part % 2, n + i % 2, i / 2); };
+      four(own + (first_row + part * 8) * kPitchOfSums + first_column + n * 8 +
+           Sum::member() * 4) = {get(0), get(1), get(2), get(3)};
+    }
   }
   __syncthreads();
-  float* to =
-      static_cast<float*>(p.out.data) + head.b * p.out.batch + head.h * p.out.head + column0;
+  float* out = static_cast<float*>(p.out.data) + head.b * p.out.batch + head.h * p.out.head;
   for (int e = static_cast<int>(threadIdx.x); e < kRows * kColumns; e += kThreads) {
     const int row = e / kColumns;
+    const int column = e % kColumns;
     if (i0 + row >= p.num_q_tiles) break;
-    float total = weights[e];
+    const float* sums = smem + row * kPitchOfSums + column;
+    float total = sums[0];
 #pragma unroll
-    for (int g = 1; g < kGroups; ++g) total += weights[g * kRows * kColumns + e];
-    if (!rounds) total *= inverse_smem[row];
-    to[(i0 + row) * p.out.seq + e % kColumns] = rounded(total, p.rounding);
+    for (int g = 1; g < Shape::kGroups; ++g) total += sums[g * kRows * kPitchOfSums];
+    if (!isfinite(total)) {
+      total = plain_sum(scores, i0 + row, v, column0 + column, statistics[row], p.rounding);
+    }
+    if (!rounds) total *= statistics[row].y;
+    out[(i0 + row) * p.out.seq + column0 + column] = rounded(total, p.rounding);
   }
 }
 
-template <int kGroups, int kStages, int kCtas>
-Status launch_out(std::string_view operation, const CoarseParams& params, const dim3& grid,
+template <class Shape>
+dim3 grid_of(const CoarseParams& params, int64_t batch) {
+  return {grid_extent(params.head_dim, kColumns), grid_extent(params.num_q_tiles, Shape::kRows),
+          grid_extent(batch * params.num_heads)};
+}
+
+template <class Shape>
+Status launch_out(std::string_view operation, const CoarseParams& params, int64_t batch,
                   cudaStream_t stream) {
-  using Shape = OutShape<kGroups, kStages>;
-  return launch(operation, coarse_out_kernel<kGroups, kStages, kCtas>,
-                {.grid = grid,
-                 .block = dim3(Shape::kThreads),
-                 .smem_bytes = Shape::kFloats * 4,
-                 .stream = stream,
-                 .overlaps_previous = true},
-                params);
+  return launch(
+      operation,
+      is_aligned(params) ? coarse_out_kernel<Shape, true> : coarse_out_kernel<Shape, false>,
+      {.grid = grid_of<Shape>(params, batch),
+       .block = dim3(kThreads),
+       .smem_bytes = Shape::kFloats * 4,
+       .stream = stream,
+       .overlaps_previous = true},
+      params);
 }
 
 }  // namespace
 
 Status run_coarse_out(std::string_view operation, const CoarseParams& params, int64_t batch,
                       cudaStream_t stream) {
-  const dim3 grid(grid_extent(params.head_dim, kColumns), grid_extent(params.num_q_tiles, kRows),
-                  grid_extent(batch * params.num_heads));
-  // More threads a CTA while all CTAs run at once, more CTAs a multiprocessor where they do not.
-  if (int64_t{grid.x} * grid.y * grid.z <= kFewCtas) {
-    return launch_out<4, 2, 3>(operation, params, grid, stream);
+  // Small outputs while all CTAs run at once, larger ones, which read less, where they do not.
+  using Small = OutShape<1, 2, 32, 2, 3>;
+  using Large = OutShape<2, 1, 16, 4, 2>;
+  constexpr int kAtOnce = Small::kCtas * 132;  // on an H200
+  const dim3 grid = grid_of<Small>(params, batch);
+  if (int64_t{grid.x} * grid.y * grid.z <= kAtOnce) {
+    return launch_out<Small>(operation, params, batch, stream);
   }
-  return launch_out<2, 3, 4>(operation, params, grid, stream);
+  return launch_out<Large>(operation, params, batch, stream);
 }
 
 }  // namespace vsa::cuda

@@ -1,134 +1,157 @@
-// The first coarse product: scores of tiles in fp32, as exact as the reference asks for (so no
-// tensor cores), by register-blocked FMA on operands that cp.async brings. Each is written once;
-// maxima and sums of exponentials of every 64 columns go beside them.
+// The first coarse product: scores of tiles, as exact as fp32 FMA (tf32_sum.h), on operands that
+// cp.async brings. Each is written once; maxima and sums of exponentials of every 64 columns go
+// beside them.
 #include "src/cuda/chain.h"
 #include "src/cuda/coarse_device.h"
 #include "src/cuda/launch.h"
+#include "src/cuda/tf32_sum.h"
 
 namespace vsa::cuda {
 namespace {
 
-constexpr int kRows = 128;  // of a CTA, as many as threads
-constexpr int kDown = kRows / 8;
-constexpr int kDepth = 32;  // of head_dim a step
-constexpr int kStages = 2;
-// Rows that are an odd number of 16 bytes apart: 8 of them lie on different banks.
-constexpr int kPitch = kDepth + 4;
+constexpr int kThreads = 128;
+constexpr int kRows = 128;  // of a CTA, 32 a warp
+constexpr int kDepth = 16;  // of head_dim a step
+constexpr int kStages = 4;
 constexpr int kCtas = 3;  // of a multiprocessor
+// Lanes read 8 bytes, four rows of q or every second of eight rows of k at a time: they lie on
+// different banks.
+constexpr int kPitchOfQ = kDepth + 8;
+constexpr int kPitchOfK = kDepth + 4;
+constexpr int kStageFloats = kRows * kPitchOfQ + kColumns * kPitchOfK;
 
-/// Scores of kRows x 64 tiles, 8 x 8 a thread: rows `down` + i * kRows / 8, columns `across` + 8 j.
+using Sum = Tf32Sum<2, kColumns / 8, 2>;
+constexpr int kOwn = kColumns / 4;  // columns of a lane in each of its rows
+
+/// Column i of pieces n and n + 1 of the sums, n even, are columns 8 n + 2 i and 8 n + 2 i + 1 of
+/// the CTA. So a lane has 4 neighbours of every 16 columns.
+__device__ __forceinline__ int own_column(int c) { return c / 4 * 16 + Sum::member() * 4 + c % 4; }
+
+/// The sum by plain fp32.
+__device__ __forceinline__ float dot(const Panel& q, int row, const Panel& k, int column, int depth,
+                                     CoarseRounding rounding) {
+  const float* a = q.from + row * q.stride;
+  const float* b = k.from + column * k.stride;
+  float sum = 0.0F;
+#pragma unroll 1
+  for (int d = 0; d < depth; ++d) sum = fmaf(rounded(a[d], rounding), rounded(b[d], rounding), sum);
+  return sum;
+}
+
+/// Scores of kRows x 64 tiles.
 /// grid: x kv tiles / 64, y query tiles / kRows, z batch * heads
-__global__ void __launch_bounds__(kRows, kCtas)
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads, kCtas)
     coarse_scores_kernel(const __grid_constant__ CoarseParams p) {
   extern __shared__ float4 raw_smem[];
   after_previous();
-  auto* q_smem = reinterpret_cast<float*>(raw_smem);  // [kStages][kRows][kPitch]
-  float* k_smem = q_smem + kStages * kRows * kPitch;  // [kStages][kColumns][kPitch]
+  auto* smem = reinterpret_cast<float*>(raw_smem);  // [kStages] of q rows, k rows
   const HeadIdx head = head_of(p, blockIdx.z);
   const int i0 = static_cast<int>(blockIdx.y) * kRows;
   const int j0 = static_cast<int>(blockIdx.x) * kColumns;
   const Panel q = panel_of(p.q, head.b, head.h, p.num_q_tiles, p.head_dim);
   const Panel k = panel_of(p.k, head.b, head.kv, p.num_kv_tiles, p.head_dim);
-  const auto [down, across] = place_of(static_cast<int>(threadIdx.x));
 
+  PanelCopy<kRows, kDepth, kPitchOfQ, kThreads, kAligned> copy_q(q, i0, 0);
+  PanelCopy<kColumns, kDepth, kPitchOfK, kThreads, kAligned> copy_k(k, j0, 0);
   const int num_steps = p.head_dim / kDepth;
+  const auto q_of = [&](int step) { return smem + step % kStages * kStageFloats; };
+  const auto k_of = [&](int step) { return q_of(step) + kRows * kPitchOfQ; };
   const auto copy = [&](int step) {
     if (step < num_steps) {
-      const int stage = step % kStages;
-      copy_panel<kRows, kDepth, kPitch, kRows>(q_smem + stage * kRows * kPitch, q, i0,
-                                               step * kDepth);
-      copy_panel<kColumns, kDepth, kPitch, kRows>(k_smem + stage * kColumns * kPitch, k, j0,
-                                                  step * kDepth);
+      copy_q.start(q_of(step));
+      copy_k.start(k_of(step));
+      copy_q.move_right();
+      copy_k.move_right();
     }
     commit_copies();
   };
   const auto round_own = [&](float* a, float* b) {
-    for_each_four<kRows, kDepth, kRows>([&](int row, int column) {
-      float4& at = four(a + row * kPitch + column);
+    for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
+      float4& at = four(a + row * kPitchOfQ + column);
       at = rounded(at, p.rounding);
     });
-    for_each_four<kColumns, kDepth, kRows>([&](int row, int column) {
-      float4& at = four(b + row * kPitch + column);
+    for_each_four<kColumns, kDepth, kThreads>([&](int row, int column) {
+      float4& at = four(b + row * kPitchOfK + column);
       at = rounded(at, p.rounding);
     });
   };
   for (int step = 0; step < kStages - 1; ++step) copy(step);
-  unsigned empty = 0;  // bit j: the thread's column j has no token, or is beyond the end
+  unsigned empty = 0;  // bit c: the lane's column c has no token, or is beyond the end
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    const int column = j0 + across + j * kAcross;
-    if (column >= p.num_kv_tiles || p.kv_len[column] == 0) empty |= 1U << j;
+  for (int c = 0; c < kOwn; ++c) {
+    const int column = j0 + own_column(c);
+    if (column >= p.num_kv_tiles || p.kv_len[column] == 0) empty |= 1U << c;
   }
 
-  float sum[8][8] = {};
+  Sum sum;
+  const int first_row = static_cast<int>(threadIdx.x) / 32 * 32 + Sum::group();
   for (int step = 0; step < num_steps; ++step) {
-    float* a_smem = q_smem + step % kStages * kRows * kPitch;
-    float* b_smem = k_smem + step % kStages * kColumns * kPitch;
     wait_copies<kStages - 2>();
-    if (p.rounding != CoarseRounding::kNone) round_own(a_smem, b_smem);
+    if (p.rounding != CoarseRounding::kNone) round_own(q_of(step), k_of(step));
     __syncthreads();
     copy(step + kStages - 1);
-    const float* a_rows = a_smem + down * kPitch;
-    const float* b_rows = b_smem + across * kPitch;
-#pragma unroll 1
-    for (int d = 0; d < kDepth; d += 4) {
-      float4 a[8];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) a[i] = four(a_rows + i * kDown * kPitch + d);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const float4 b = four(b_rows + j * kAcross * kPitch + d);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) sum[i][j] = fmaf(a[i].x, b.x, sum[i][j]);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) sum[i][j] = fmaf(a[i].y, b.y, sum[i][j]);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) sum[i][j] = fmaf(a[i].z, b.z, sum[i][j]);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) sum[i][j] = fmaf(a[i].w, b.w, sum[i][j]);
-      }
-    }
+    const float* a = q_of(step) + first_row * kPitchOfQ + Sum::member() * 2;
+    const float* b = k_of(step) + Sum::group() * 2 * kPitchOfK + Sum::member() * 2;
+    sum.add<kDepth / 8>(
+        [&](int m, int half, int i) { return two(a + (m * 16 + half * 8) * kPitchOfQ + i * 8); },
+        [&](int n, int i, float2(&terms)[2]) {
+          terms[0] = two(b + n * 8 * kPitchOfK + i * 8);
+          terms[1] = two(b + (n * 8 + 1) * kPitchOfK + i * 8);
+        });
   }
 
-  const auto for_each_score = [&](const auto& f) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sum[i][j] = f(sum[i][j], j);
-    }
-  };
-  if (p.rounding == CoarseRounding::kNone) {
-    for_each_score([&](float x, int) { return x * p.scale; });
-  } else {
-    for_each_score(
-        [&](float x, int) { return rounded(rounded(x, p.rounding) * p.scale, p.rounding); });
-  }
-  if (empty != 0) {
-    for_each_score([&](float x, int j) { return (empty >> j & 1U) != 0 ? kMinusInfinity : x; });
-  }
   float* to = static_cast<float*>(p.scores.data) + head.b * p.scores.batch + head.h * p.scores.head;
-  const int columns_left = p.num_kv_tiles - j0 - across;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int row = i0 + down + i * kDown;
+  for (int part = 0; part < 4; ++part) {
+    const int row = i0 + first_row + part * 8;
+    float x[kOwn];
+    float check = 0.0F;  // NaN if not all are finite
+#pragma unroll
+    for (int c = 0; c < kOwn; ++c) {
+      x[c] = sum.get(part / 2, part % 2, c / 4 * 2 + c % 2, c % 4 / 2);
+      check = fmaf(x[c], 0.0F, check);
+    }
+    if (check != 0.0F && row < p.num_q_tiles) {
+#pragma unroll 1
+      for (int c = 0; c < kOwn; ++c) {
+        if ((empty >> c & 1U) != 0) continue;
+        const float again = dot(q, row, k, j0 + own_column(c), p.head_dim, p.rounding);
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) x[i] = i == c && !isfinite(x[i]) ? again : x[i];
+      }
+    }
+    if (p.rounding == CoarseRounding::kNone) {
+#pragma unroll
+      for (int c = 0; c < kOwn; ++c) x[c] *= p.scale;
+    } else {
+#pragma unroll
+      for (int c = 0; c < kOwn; ++c)
+        x[c] = rounded(rounded(x[c], p.rounding) * p.scale, p.rounding);
+    }
+    if (empty != 0) {
+#pragma unroll
+      for (int c = 0; c < kOwn; ++c) x[c] = (empty >> c & 1U) != 0 ? kMinusInfinity : x[c];
+    }
     if (row < p.num_q_tiles) {
-      float* at = to + row * p.scores.seq + j0 + across;
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        if (j * kAcross < columns_left) at[j * kAcross] = sum[i][j];
+      for (int c = 0; c < kOwn; c += 4) {
+        const int column = j0 + own_column(c);
+        store_four<kAligned>(to + row * p.scores.seq + column, {x[c], x[c + 1], x[c + 2], x[c + 3]},
+                             p.num_kv_tiles - column);
       }
     }
     if (p.stats == nullptr) continue;
-    float most = sum[i][0];
+    float most = x[0];
 #pragma unroll
-    for (int j = 1; j < 8; ++j) most = fmaxf(most, sum[i][j]);
-    most = reduce_across(most, [](float x, float y) { return fmaxf(x, y); });
+    for (int c = 1; c < kOwn; ++c) most = fmaxf(most, x[c]);
+    for (const int mask : {1, 2}) most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, mask));
     const float base = subtracted(most);
     float total = 0.0F;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) total += exp2_flushed((sum[i][j] - base) * kLog2E);
-    total = reduce_across(total, [](float x, float y) { return x + y; });
-    if (across == 0 && row < p.num_q_tiles) {
+    for (int c = 0; c < kOwn; ++c) total += exp2_flushed((x[c] - base) * kLog2E);
+    for (const int mask : {1, 2}) total += __shfl_xor_sync(kAllLanes, total, mask);
+    if (Sum::member() == 0 && row < p.num_q_tiles) {
       const int64_t stats_row = int64_t{blockIdx.z} * p.num_q_tiles + row;
       p.stats[stats_row * gridDim.x + blockIdx.x] = {most, total};
     }
@@ -144,11 +167,11 @@ float2* take_coarse_stats(Carver& workspace, int64_t rows, int64_t num_kv_tiles)
 Status run_coarse_scores(std::string_view operation, const CoarseParams& params, int64_t batch,
                          cudaStream_t stream) {
   return launch(
-      operation, coarse_scores_kernel,
+      operation, is_aligned(params) ? coarse_scores_kernel<true> : coarse_scores_kernel<false>,
       {.grid = dim3(grid_extent(params.num_kv_tiles, kColumns),
                     grid_extent(params.num_q_tiles, kRows), grid_extent(batch * params.num_heads)),
-       .block = dim3(kRows),
-       .smem_bytes = kStages * (kRows + kColumns) * kPitch * 4,
+       .block = dim3(kThreads),
+       .smem_bytes = kStages * kStageFloats * 4,
        .stream = stream,
        .overlaps_previous = true},
       params);

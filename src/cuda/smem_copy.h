@@ -9,21 +9,21 @@ __device__ __forceinline__ uint32_t smem_offset(const float* at) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(at));
 }
 
-/// Copies the first `valid` of 4 floats and fills up with 0; both addresses are multiples of 16
-/// bytes.
+/// Copies the first `valid` of 4 floats and fills up with 0; nothing is read at the address of what
+/// is not valid. kAligned: both addresses are multiples of 16 bytes.
+template <bool kAligned>
 __device__ __forceinline__ void copy_four(float* to, const float* from, int valid = 4) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_offset(to)), "l"(from),
-               "r"(valid * 4)
-               : "memory");
-}
-
-/// The same for floats that lie anywhere.
-__device__ __forceinline__ void copy_unaligned(float* to, const float* from, int valid) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(smem_offset(to + i)),
-                 "l"(i < valid ? from + i : from), "r"(i < valid ? 4 : 0)
+  if constexpr (kAligned) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_offset(to)), "l"(from),
+                 "r"(valid * 4)
                  : "memory");
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(smem_offset(to + i)),
+                   "l"(from + i), "r"(i < valid ? 4 : 0)
+                   : "memory");
+    }
   }
 }
 
@@ -40,7 +40,6 @@ struct Panel {
   const float* from;
   int64_t stride;
   int rows, columns;
-  bool aligned;  ///< every row begins at a multiple of 16 bytes
 };
 
 /// The 4 floats of a kRows x kColumns panel in shared memory that are this thread's: visit(row,
@@ -55,33 +54,54 @@ __device__ __forceinline__ void for_each_four(const Visit& visit) {
   for (int i = 0; i < kRows; i += kThreads / kAcross) visit(row + i, column);
 }
 
-/// Copies the kRows x kColumns floats from (first_row, first_column) of the panel on to rows of
-/// kPitch floats.
-template <int kRows, int kColumns, int kPitch, int kThreads>
-__device__ __forceinline__ void copy_panel(float* to, const Panel& panel, int first_row,
-                                           int first_column) {
-  const float* from = panel.from + first_row * panel.stride + first_column;
-  const int rows = panel.rows - first_row;
-  const int columns = panel.columns - first_column;
-  if (panel.aligned && rows >= kRows && columns >= kColumns) {
-    for_each_four<kRows, kColumns, kThreads>([&](int row, int column) {
-      copy_four(to + row * kPitch + column, from + row * panel.stride + column);
-    });
-    return;
+/// Copies panels of kRows x kColumns floats, one after the other, to rows of kPitch floats.
+/// kAligned: every row begins at a multiple of 16 bytes.
+template <int kRows, int kColumns, int kPitch, int kThreads, bool kAligned>
+class PanelCopy {
+ public:
+  __device__ __forceinline__ PanelCopy(const Panel& panel, int first_row, int first_column)
+      : from_(panel.from + first_row * panel.stride + first_column),
+        stride_(panel.stride),
+        rows_(panel.rows - first_row),
+        columns_(panel.columns - first_column) {
+    from_ += static_cast<int>(threadIdx.x) / (kColumns / 4) * stride_ +
+             static_cast<int>(threadIdx.x) % (kColumns / 4) * 4;
   }
-  constexpr int kAcross = kColumns / 4;
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < kRows * kAcross; i += kThreads) {
-    const int row = i / kAcross;
-    const int column = i % kAcross * 4;
-    const int valid = row < rows ? min(max(columns - column, 0), 4) : 0;
-    const float* at = valid > 0 ? from + row * panel.stride + column : panel.from;
-    if (panel.aligned) {
-      copy_four(to + row * kPitch + column, at, valid);
+
+  __device__ __forceinline__ void start(float* to) const {
+    if (rows_ >= kRows && columns_ >= kColumns) {
+      for_each([&](int row, int column, const float* at) {
+        copy_four<kAligned>(to + row * kPitch + column, at);
+      });
     } else {
-      copy_unaligned(to + row * kPitch + column, at, valid);
+      for_each([&](int row, int column, const float* at) {
+        copy_four<kAligned>(to + row * kPitch + column, at,
+                            row < rows_ ? min(max(columns_ - column, 0), 4) : 0);
+      });
     }
   }
-}
+  __device__ __forceinline__ void move_right() {
+    from_ += kColumns;
+    columns_ -= kColumns;
+  }
+  __device__ __forceinline__ void move_down() {
+    from_ += kRows * stride_;
+    rows_ -= kRows;
+  }
+
+ private:
+  template <class Visit>
+  __device__ __forceinline__ void for_each(const Visit& visit) const {
+    const float* at = from_;
+    for_each_four<kRows, kColumns, kThreads>([&](int row, int column) {
+      visit(row, column, at);
+      at += kThreads / (kColumns / 4) * stride_;
+    });
+  }
+
+  const float* from_;  // what this thread copies first
+  int64_t stride_;
+  int rows_, columns_;
+};
 
 }  // namespace vsa::cuda

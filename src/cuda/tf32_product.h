@@ -1,12 +1,13 @@
-// Products of 64 x 64 elements in fp32 by tensor cores: every factor is split into two numbers of
-// tf32, x = big + small up to 2^-22 x, and big big + big small + small big is added up in fp32.
-// Device-only.
+// Products of 64 x 64 elements by one CTA on tensor cores, from numbers split as tf32_sum.h says;
+// all terms are added up there, for which its registers suffice. Device-only.
 //
 // 128 threads: 2 x 2 warps of 32 x 32 elements. Operands come through three buffers of 16 terms of
 // the sum, by asynchronous copies of single floats, so that any stride and alignment will do.
 #pragma once
 
 #include <cstdint>
+
+#include "src/cuda/tf32_sum.h"
 
 namespace vsa::cuda {
 
@@ -73,17 +74,6 @@ class Tf32Product {
   }
 
  private:
-  /// A number as the sum of two of tf32: the nearest one, and what is left. Tensor cores ignore the
-  /// 13 bits that tf32 lacks, so only `big` is rounded, and that by integer arithmetic: cvt.rna
-  /// takes four instructions.
-  struct Split {
-    uint32_t big, small;
-    __device__ __forceinline__ explicit Split(float x) {
-      big = (__float_as_uint(x) + 0x1000U) & 0xFFFFE000U;
-      small = __float_as_uint(x - __uint_as_float(big));
-    }
-  };
-
   __device__ __forceinline__ static int group() { return static_cast<int>(threadIdx.x % 32) / 4; }
   __device__ __forceinline__ static int member() { return static_cast<int>(threadIdx.x) % 4; }
   __device__ __forceinline__ static int first_row() {
@@ -131,15 +121,6 @@ class Tf32Product {
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
 
-  __device__ __forceinline__ static void multiply_16x8(float (&c)[4], const uint32_t (&a)[4],
-                                                       const uint32_t (&b)[2]) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-
   template <bool kAAlongK, bool kBAlongK>
   __device__ __forceinline__ void multiply(const float* a, const float* b) {
 #pragma unroll
@@ -151,23 +132,22 @@ class Tf32Product {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int row = first_row() + m * 16 + i % 2 * 8 + group();
-          const Split x(a[place<kAAlongK>(row, k + i / 2 * 4 + member())]);
-          a_big[m][i] = x.big;
-          a_small[m][i] = x.small;
+          split_tf32(a[place<kAAlongK>(row, k + i / 2 * 4 + member())], a_big[m][i], a_small[m][i]);
         }
       }
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
         const int column = first_column() + n * 8 + group();
-        const Split x(b[place<kBAlongK>(column, k + member())]);
-        const Split y(b[place<kBAlongK>(column, k + 4 + member())]);
-        const uint32_t b_big[2] = {x.big, y.big};
-        const uint32_t b_small[2] = {x.small, y.small};
+        uint32_t b_big[2];
+        uint32_t b_small[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          split_tf32(b[place<kBAlongK>(column, k + i * 4 + member())], b_big[i], b_small[i]);
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
-          multiply_16x8(sum_[m][n], a_small[m], b_big);
-          multiply_16x8(sum_[m][n], a_big[m], b_small);
-          multiply_16x8(sum_[m][n], a_big[m], b_big);
+          multiply_tf32(sum_[m][n], a_small[m], b_big);
+          multiply_tf32(sum_[m][n], a_big[m], b_small);
+          multiply_tf32(sum_[m][n], a_big[m], b_big);
         }
       }
     }

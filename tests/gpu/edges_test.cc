@@ -71,6 +71,35 @@ TEST(GpuEdges, NanInAPooledQueryStaysNan) {
   }
 }
 
+/// Tensor cores make NaN of an infinity, and of what they round to one; fp32 does not.
+TEST(GpuEdges, InfinityAndTheLargestNumberInPooledTensors) {
+  VSA_NEEDS_GPU;
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const TilePlan plan = grid_plan({5, 6, 9}, {4, 4, 4});
+  for (const char which : {'q', 'k', 'v'}) {
+    for (const double x : {kInf, -kInf, double{std::numeric_limits<float>::max()}}) {
+      SCOPED_TRACE(testing::Message() << which << " " << x);
+      Qkv in{.q = normal_tensor(DType::kF32, {1, 2, 12, 128}, 1),
+             .k = normal_tensor(DType::kF32, {1, 1, 12, 128}, 2),
+             .v = normal_tensor(DType::kF32, {1, 1, 12, 128}, 3),
+             .q_plan = plan,
+             .kv_plan = plan};
+      for (int64_t tile = 0; tile < 12; ++tile) {  // no product overflows
+        for (int64_t h = 0; h < 2; ++h) in.q.set(0, h, tile, 3, 0.125);
+        in.k.set(0, 0, tile, 3, 0.125);
+      }
+      CoarseTolerance tolerance = coarse_tolerance(in);
+      (which == 'q' ? in.q : which == 'k' ? in.k : in.v).set(0, 0, 5, 3, x);
+      if (std::isfinite(x)) tolerance = coarse_tolerance(in);
+      const CoarseResult got = gpu::run_coarse(in);
+      const Qkv wide = as_f64(in);
+      const CoarseResult want = test::run_coarse(kReference, wide.q, wide.k, wide.v, plan);
+      expect_close(got.scores, want.scores, tolerance.scores);
+      if (which == 'v' || std::isfinite(x)) expect_close(got.out, want.out, tolerance.out);
+    }
+  }
+}
+
 /// On the device nobody checks a table: what names no kv tile counts for nothing, and nothing
 /// beyond the pitch is read.
 TEST(GpuEdges, EntriesThatNameNoTileAreIgnored) {
