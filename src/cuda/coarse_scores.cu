@@ -21,7 +21,7 @@ constexpr int kPitchOfK = kDepth + 4;
 constexpr int kStageFloats = kRows * kPitchOfQ + kColumns * kPitchOfK;
 
 using Sum = Tf32Sum<2, kColumns / 8, 2>;
-constexpr int kOwn = kColumns / 4;  // columns of a lane in each of its rows
+constexpr int kColumnsOfLane = kColumns / 4;  // columns of a lane in each of its rows
 
 /// Column i of pieces n and n + 1 of the sums, n even, are columns 8 n + 2 i and 8 n + 2 i + 1 of
 /// the CTA. So a lane has 4 neighbours of every 16 columns.
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads, kCtas)
   for (int step = 0; step < kStages - 1; ++step) copy(step);
   unsigned empty = 0;  // bit c: the lane's column c has no token, or is beyond the end
 #pragma unroll
-  for (int c = 0; c < kOwn; ++c) {
+  for (int c = 0; c < kColumnsOfLane; ++c) {
     const int column = j0 + own_column(c);
     if (column >= p.num_kv_tiles || p.kv_len[column] == 0) empty |= 1U << c;
   }
@@ -105,37 +105,38 @@ __global__ void __launch_bounds__(kThreads, kCtas)
 #pragma unroll
   for (int part = 0; part < 4; ++part) {
     const int row = i0 + first_row + part * 8;
-    float x[kOwn];
+    float x[kColumnsOfLane];
     float check = 0.0F;  // NaN if not all are finite
 #pragma unroll
-    for (int c = 0; c < kOwn; ++c) {
+    for (int c = 0; c < kColumnsOfLane; ++c) {
       x[c] = sum.get(part / 2, part % 2, c / 4 * 2 + c % 2, c % 4 / 2);
       check = fmaf(x[c], 0.0F, check);
     }
     if (check != 0.0F && row < p.num_q_tiles) {
 #pragma unroll 1
-      for (int c = 0; c < kOwn; ++c) {
+      for (int c = 0; c < kColumnsOfLane; ++c) {
         if ((empty >> c & 1U) != 0) continue;
         const float again = dot(q, row, k, j0 + own_column(c), p.head_dim, p.rounding);
 #pragma unroll
-        for (int i = 0; i < kOwn; ++i) x[i] = i == c && !isfinite(x[i]) ? again : x[i];
+        for (int i = 0; i < kColumnsOfLane; ++i) x[i] = i == c && !isfinite(x[i]) ? again : x[i];
       }
     }
     if (p.rounding == CoarseRounding::kNone) {
 #pragma unroll
-      for (int c = 0; c < kOwn; ++c) x[c] *= p.scale;
+      for (int c = 0; c < kColumnsOfLane; ++c) x[c] *= p.scale;
     } else {
 #pragma unroll
-      for (int c = 0; c < kOwn; ++c)
+      for (int c = 0; c < kColumnsOfLane; ++c)
         x[c] = rounded(rounded(x[c], p.rounding) * p.scale, p.rounding);
     }
     if (empty != 0) {
 #pragma unroll
-      for (int c = 0; c < kOwn; ++c) x[c] = (empty >> c & 1U) != 0 ? kMinusInfinity : x[c];
+      for (int c = 0; c < kColumnsOfLane; ++c)
+        x[c] = (empty >> c & 1U) != 0 ? kMinusInfinity : x[c];
     }
     if (row < p.num_q_tiles) {
 #pragma unroll
-      for (int c = 0; c < kOwn; c += 4) {
+      for (int c = 0; c < kColumnsOfLane; c += 4) {
         const int column = j0 + own_column(c);
         store_four<kAligned>(to + row * p.scores.seq + column, {x[c], x[c + 1], x[c + 2], x[c + 3]},
                              p.num_kv_tiles - column);
@@ -144,12 +145,12 @@ __global__ void __launch_bounds__(kThreads, kCtas)
     if (p.stats == nullptr) continue;
     float most = x[0];
 #pragma unroll
-    for (int c = 1; c < kOwn; ++c) most = fmaxf(most, x[c]);
+    for (int c = 1; c < kColumnsOfLane; ++c) most = fmaxf(most, x[c]);
     for (const int mask : {1, 2}) most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, mask));
     const float base = subtracted(most);
     float total = 0.0F;
 #pragma unroll
-    for (int c = 0; c < kOwn; ++c) total += exp2_flushed((x[c] - base) * kLog2E);
+    for (int c = 0; c < kColumnsOfLane; ++c) total += exp2_flushed((x[c] - base) * kLog2E);
     for (const int mask : {1, 2}) total += __shfl_xor_sync(kAllLanes, total, mask);
     if (Sum::member() == 0 && row < p.num_q_tiles) {
       const int64_t stats_row = int64_t{blockIdx.z} * p.num_q_tiles + row;
