@@ -8,7 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
-LABELS = {"dense_cudnn": "dense, cuDNN", "flex_attention": "FlexAttention (fine stage alone)", "fine": "vsa, fine stage",
+LABELS = {"dense_cudnn": "dense, cuDNN", "dense_flash3": "dense, FlashAttention-3", "flex_attention": "FlexAttention (fine stage alone)", "fine": "vsa, fine stage",
           "operator": "vsa, whole operator", "fastvideo": "FastVideo"}
 
 
@@ -32,7 +32,7 @@ def draw(found, title, path):
 
     figure, axes = pyplot.subplots(figsize=(7, 3.6), dpi=150, layout="constrained")
     for what, points in found.items():
-        axes.plot(*zip(*points), marker="o", label=LABELS[what], linestyle="--" if what == "dense_cudnn" else "-")
+        axes.plot(*zip(*points), marker="o", label=LABELS[what], linestyle="--" if what.startswith("dense") else "-")
     axes.set(xlabel="tiles kept, %", ylabel="milliseconds", title=title)
     axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
