@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <string_view>
 
 #include "src/cuda/rows.h"

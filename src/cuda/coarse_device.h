@@ -28,9 +28,6 @@ __device__ __forceinline__ float4 rounded(const float4& x, CoarseRounding roundi
 }
 
 __device__ __forceinline__ float4& four(float* at) { return *reinterpret_cast<float4*>(at); }
-__device__ __forceinline__ float4 four(const float* at) {
-  return *reinterpret_cast<const float4*>(at);
-}
 
 __device__ __forceinline__ float2 two(const float* at) {
   return *reinterpret_cast<const float2*>(at);

@@ -9,29 +9,24 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-
-/// Warps of 32 rows and 64 / kTheAcross columns, kTheDown below and kTheAcross beside each other;
-/// the others take other kv tiles, kTheTerms of a step each.
-template <int kTheDown, int kTheAcross, int kTheTerms, int kTheStages, int kTheCtas>
-struct OutShape {
-  static constexpr int kCtas = kTheCtas;  // of a multiprocessor
-  static constexpr int kDown = kTheDown;
-  static constexpr int kAcross = kTheAcross;
-  static constexpr int kRows = 32 * kDown;
-  static constexpr int kGroups = kThreads / 32 / kDown / kAcross;
-  static constexpr int kTerms = kTheTerms;
-  static constexpr int kDepth = kTerms * kGroups;
-  static constexpr int kStages = kTheStages;
-  // Lanes read 8 bytes, four rows of scores or every second of eight rows of v at a time: they lie
-  // on different banks.
-  static constexpr int kPitch = kDepth + 8;
-  static constexpr int kPitchOfV = kColumns + 4;
-  static constexpr int kStageFloats = kRows * kPitch + kDepth * kPitchOfV;
-  static constexpr int kPitchOfSums = kColumns + 16;
-  static constexpr int kFloats = kStages * kStageFloats;
-  static_assert(kFloats >= kGroups * kRows * kPitchOfSums, "the sums take their place");
-  using Sum = Tf32Sum<2, 8 / kAcross, 2>;
-};
+constexpr int kCtas = 3;   // of a multiprocessor
+constexpr int kRows = 32;  // of a CTA
+// Two warps beside each other have half of the columns each, and two groups of them every second 32
+// kv tiles: of all shapes that were tried the fastest at 512 tiles. Another for other sizes would
+// add up in another order, and so make a batch item's bits depend on the batch.
+constexpr int kAcross = 2;
+constexpr int kGroups = kThreads / 32 / kAcross;
+constexpr int kTerms = 32;  // kv tiles of a group in a step
+constexpr int kDepth = kTerms * kGroups;
+constexpr int kStages = 2;
+// Lanes read 8 bytes, four rows of scores or every second of eight rows of v at a time: they lie
+// on different banks.
+constexpr int kPitch = kDepth + 8;
+constexpr int kPitchOfV = kColumns + 4;
+constexpr int kStageFloats = kRows * kPitch + kDepth * kPitchOfV;
+constexpr int kPitchOfSums = kColumns + 16;
+static_assert(kStages * kStageFloats >= kGroups * kRows * kPitchOfSums, "sums take their place");
+using Sum = Tf32Sum<2, 8 / kAcross>;
 
 /// Maximum of a row (0 if it has none) and the inverse of its sum of exponentials.
 __device__ __forceinline__ float2 row_statistics(const float2* stats, int count) {
@@ -70,17 +65,11 @@ __device__ __forceinline__ float plain_sum(const Panel& scores, int row, const P
   return sum;
 }
 
-/// out of 32 kDown query tiles and 64 columns; the sums of the groups are added in order at the
+/// out of kRows query tiles and 64 columns; the sums of the groups are added in order at the
 /// end. grid: x columns / 64, y query tiles / rows, z batch * heads
-template <class Shape, bool kAligned>
-__global__ void __launch_bounds__(kThreads, Shape::kCtas)
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads, kCtas)
     coarse_out_kernel(const __grid_constant__ CoarseParams p) {
-  using Sum = typename Shape::Sum;
-  constexpr int kRows = Shape::kRows;
-  constexpr int kDepth = Shape::kDepth;
-  constexpr int kPitch = Shape::kPitch;
-  constexpr int kPitchOfV = Shape::kPitchOfV;
-  constexpr int kStages = Shape::kStages;
   extern __shared__ float4 raw_smem[];
   after_previous();
   auto* smem = reinterpret_cast<float*>(raw_smem);  // [kStages] of scores, v
@@ -96,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, Shape::kCtas)
   const int num_steps = (p.num_kv_tiles + kDepth - 1) / kDepth;
   PanelCopy<kRows, kDepth, kPitch, kThreads, kAligned> copy_scores(scores, i0, 0);
   PanelCopy<kDepth, kColumns, kPitchOfV, kThreads, kAligned> copy_v(v, 0, column0);
-  const auto scores_of = [&](int step) { return smem + step % kStages * Shape::kStageFloats; };
+  const auto scores_of = [&](int step) { return smem + step % kStages * kStageFloats; };
   const auto v_of = [&](int step) { return scores_of(step) + kRows * kPitch; };
   const auto copy = [&](int step) {
     if (step < num_steps) {
@@ -120,9 +109,9 @@ __global__ void __launch_bounds__(kThreads, Shape::kCtas)
   __syncthreads();
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int group = warp / (Shape::kDown * Shape::kAcross);
-  const int first_row = warp / Shape::kAcross % Shape::kDown * 32 + Sum::group();
-  const int first_column = warp % Shape::kAcross * (kColumns / Shape::kAcross);
+  const int group = warp / kAcross;
+  const int first_row = Sum::group();
+  const int first_column = warp % kAcross * (kColumns / kAcross);
   Sum sum;
   for (int step = 0; step < num_steps; ++step) {
     wait_copies<kStages - 2>();
@@ -151,12 +140,12 @@ __global__ void __launch_bounds__(kThreads, Shape::kCtas)
     }
     __syncthreads();
     copy(step + kStages - 1);
-    const int term = group * Shape::kTerms + Sum::member() * 2;
+    const int term = group * kTerms + Sum::member() * 2;
     const float* a = scores_of(step) + first_row * kPitch + term;
     const float* b = v_of(step) + term * kPitchOfV + first_column + Sum::group() * 2;
 #pragma unroll 1  // more at once need more registers
-    for (int t = 0; t < Shape::kTerms; t += 16) {
-      sum.template add<2>(
+    for (int t = 0; t < kTerms; t += 16) {
+      sum.add<2>(
           [&](int m, int half, int i) { return two(a + (m * 16 + half * 8) * kPitch + t + i * 8); },
           [&](int n, int i, float2(&terms)[2]) {
             const float2 x = two(b + (t + i * 8) * kPitchOfV + n * 8);
@@ -169,12 +158,11 @@ __global__ void __launch_bounds__(kThreads, Shape::kCtas)
 
   wait_copies<0>();
   __syncthreads();
-  constexpr int kPitchOfSums = Shape::kPitchOfSums;
   float* own = smem + group * kRows * kPitchOfSums;  // [kGroups][kRows][kPitchOfSums]
 #pragma unroll
   for (int part = 0; part < 4; ++part) {
 #pragma unroll
-    for (int n = 0; n < 8 / Shape::kAcross; n += 2) {
+    for (int n = 0; n < 8 / kAcross; n += 2) {
       const auto get = [&](int i) { return sum.get(part / 2, part % 2, n + i % 2, i / 2); };
       four(own + (first_row + part * 8) * kPitchOfSums + first_column + n * 8 +
            Sum::member() * 4) = {get(0), get(1), get(2), get(3)};
@@ -189,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, Shape::kCtas)
     const float* sums = smem + row * kPitchOfSums + column;
     float total = sums[0];
 #pragma unroll
-    for (int g = 1; g < Shape::kGroups; ++g) total += sums[g * kRows * kPitchOfSums];
+    for (int g = 1; g < kGroups; ++g) total += sums[g * kRows * kPitchOfSums];
     if (!isfinite(total)) {
       total = plain_sum(scores, i0 + row, v, column0 + column, statistics[row], p.rounding);
     }
@@ -198,39 +186,19 @@ __global__ void __launch_bounds__(kThreads, Shape::kCtas)
   }
 }
 
-template <class Shape>
-dim3 grid_of(const CoarseParams& params, int64_t batch) {
-  return {grid_extent(params.head_dim, kColumns), grid_extent(params.num_q_tiles, Shape::kRows),
-          grid_extent(batch * params.num_heads)};
-}
-
-template <class Shape>
-Status launch_out(std::string_view operation, const CoarseParams& params, int64_t batch,
-                  cudaStream_t stream) {
-  return launch(
-      operation,
-      is_aligned(params) ? coarse_out_kernel<Shape, true> : coarse_out_kernel<Shape, false>,
-      {.grid = grid_of<Shape>(params, batch),
-       .block = dim3(kThreads),
-       .smem_bytes = Shape::kFloats * 4,
-       .stream = stream,
-       .overlaps_previous = true},
-      params);
-}
-
 }  // namespace
 
 Status run_coarse_out(std::string_view operation, const CoarseParams& params, int64_t batch,
                       cudaStream_t stream) {
-  // Small outputs while all CTAs run at once, larger ones, which read less, where they do not.
-  using Small = OutShape<1, 2, 32, 2, 3>;
-  using Large = OutShape<2, 1, 16, 4, 2>;
-  constexpr int kAtOnce = Small::kCtas * 132;  // on an H200
-  const dim3 grid = grid_of<Small>(params, batch);
-  if (int64_t{grid.x} * grid.y * grid.z <= kAtOnce) {
-    return launch_out<Small>(operation, params, batch, stream);
-  }
-  return launch_out<Large>(operation, params, batch, stream);
+  return launch(
+      operation, is_aligned(params) ? coarse_out_kernel<true> : coarse_out_kernel<false>,
+      {.grid = dim3(grid_extent(params.head_dim, kColumns), grid_extent(params.num_q_tiles, kRows),
+                    grid_extent(batch * params.num_heads)),
+       .block = dim3(kThreads),
+       .smem_bytes = kStages * kStageFloats * 4,
+       .stream = stream,
+       .overlaps_previous = true},
+      params);
 }
 
 }  // namespace vsa::cuda

@@ -20,7 +20,7 @@ constexpr int kPitchOfQ = kDepth + 8;
 constexpr int kPitchOfK = kDepth + 4;
 constexpr int kStageFloats = kRows * kPitchOfQ + kColumns * kPitchOfK;
 
-using Sum = Tf32Sum<2, kColumns / 8, 2>;
+using Sum = Tf32Sum<2, kColumns / 8>;
 constexpr int kColumnsOfLane = kColumns / 4;  // columns of a lane in each of its rows
 
 /// Column i of pieces n and n + 1 of the sums, n even, are columns 8 n + 2 i and 8 n + 2 i + 1 of

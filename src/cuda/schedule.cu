@@ -66,7 +66,7 @@ class StepWriter {
       : p_(p), entries_(entries), lens_(lens), lane_(static_cast<int32_t>(threadIdx.x % 32)) {}
 
   /// @return number of steps; `num_entries` grows by what was written, and `has_short` becomes true
-  ///         if a step has rows without a token
+  ///         if a step may have rows without a token
   __device__ __forceinline__ int32_t write(const TileList& list, const TileList& other, Which which,
                                            int32_t& num_entries, bool& has_short) {
     bool any_short = false;
@@ -96,14 +96,14 @@ class StepWriter {
                                                  bool& any_short) {
     const int32_t before = num_entries;
     const int32_t per_tile = p_.kv.shape.blocks_per_tile;
-    bool has_short = false;
+    bool lane_has_short = false;
     for (int32_t base = 0; base < list.count; base += 32) {
       const int32_t tile = picked_tile(list, other, which, base);
       for (int32_t s = 0; s < per_tile; ++s) {
         const int32_t block = tile * per_tile + s;
         const int32_t len = tile >= 0 ? len_of(block) : 0;
         const bool is_full = len == kBlockTokens;
-        has_short = has_short || (len > 0 && !is_full);
+        lane_has_short = lane_has_short || (len > 0 && !is_full);
         const unsigned full = __ballot_sync(kAllLanes, is_full);
         if (is_full) {
           const int at = __popc(full & ((1U << lane_) - 1));
@@ -112,7 +112,7 @@ class StepWriter {
         num_entries += __popc(full);
       }
     }
-    any_short = __any_sync(kAllLanes, has_short);
+    any_short = __any_sync(kAllLanes, lane_has_short);
     return num_entries - before;
   }
 

@@ -36,8 +36,8 @@ struct ScheduleEntry {
 };
 
 /// The head of a pair's schedule: steps of the three lists, where the entries of the second and
-/// third begin and those of the third end (those of the first begin at 0), and whether any step has
-/// rows without a token.
+/// third begin and those of the third end (those of the first begin at 0), and whether any step may
+/// have rows without a token.
 struct alignas(16) ScheduleHead {
   int32_t num_common = 0;
   int32_t num_own[2] = {0, 0};

@@ -1,5 +1,6 @@
-// Products of 64 x 64 elements by one CTA on tensor cores, from numbers split as tf32_sum.h says;
-// all terms are added up there, for which its registers suffice. Device-only.
+// Products of 64 x 64 elements by one CTA on tensor cores, from numbers split as tf32_sum.h says.
+// Tensor cores add up all terms: sums of parts beside them would take registers that are not
+// there. Device-only.
 //
 // 128 threads: 2 x 2 warps of 32 x 32 elements. Operands come through three buffers of 16 terms of
 // the sum, by asynchronous copies of single floats, so that any stride and alignment will do.

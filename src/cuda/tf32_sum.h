@@ -1,15 +1,15 @@
 // Sums of products in fp32 on tensor cores, by one warp. Every factor is split into two numbers of
 // tf32, x = big + small, and small big + big small + big big is added up in fp32. Device-only.
 //
-// As exact as a sum of n fp32 FMA, whose error is at most n u of the sum of magnitudes, u = 2^-24:
+// The error is at most that of about 48 fp32 FMA, u = 2^-24 of the sum of magnitudes each:
 //   terms  |small| <= 2^-11 |x| has at most 12 bits, of which tensor cores drop one: 2 u for each
 //          factor; small small is left out: 4 u
-//   sums   tensor cores cut where fp32 rounds: at most 2 u of the largest of 9 addends, each. So a
-//          part of 8 or 16 terms is summed there alone, from the small products on: 18 u for each
-//          8 terms of the part, but of the part's magnitudes, not of all that came before. fp32
-//          adds the parts: u for each.
-// With parts of 16 that is 44 u + n / 16 u, below the (n + 2) u of a dot product for n = 64
-// already.
+//   sums   tensor cores cut where fp32 rounds: at most 2 u of the largest of 9 addends and of the
+//          sum, each, if they keep no bits for it. So a part of 8 or 16 terms is summed there
+//          alone, from the small products on: 20 u for each 8 terms of the part, but of the part's
+//          magnitudes, not of all that came before. fp32 adds the parts: u for each.
+// With parts of 16 that is 48 u + n / 16 u, below the (n + 2) u of a dot product for n = 64
+// already. Shorter sums stay below it on any but constructed numbers.
 //
 // An infinity, or a number that rounds to one, makes a sum NaN where FMA would not: callers make
 // again what is not finite.
@@ -35,10 +35,12 @@ __device__ __forceinline__ void multiply_tf32(float (&c)[4], const uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/// 16 kM rows and 8 kN columns of sums, kAtOnce * 8 columns in the making at a time: more wait for
-/// one another less and take more registers.
-template <int kM, int kN, int kAtOnce>
+/// 16 kM rows and 8 kN columns of sums.
+template <int kM, int kN>
 class Tf32Sum {
+  /// Pieces of 8 columns in the making at a time: more wait for one another less and take more
+  /// registers.
+  static constexpr int kAtOnce = 2;
   static_assert(kN % kAtOnce == 0);
 
  public:

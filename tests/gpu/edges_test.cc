@@ -75,25 +75,31 @@ TEST(GpuEdges, NanInAPooledQueryStaysNan) {
 TEST(GpuEdges, InfinityAndTheLargestNumberInPooledTensors) {
   VSA_NEEDS_GPU;
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  const TilePlan plan = grid_plan({5, 6, 9}, {4, 4, 4});
+  // What is made again is not in the first CTA of rows or of columns.
+  const TilePlan q_plan = grid_plan({20, 28, 16}, {4, 4, 4});
+  const TilePlan kv_plan = grid_plan({20, 32, 20}, {4, 4, 4});
+  constexpr int64_t kQTiles = 140;
+  constexpr int64_t kKvTiles = 200;
+  constexpr int64_t kTile = 135;
+  constexpr int64_t kColumn = 100;
   for (const char which : {'q', 'k', 'v'}) {
     for (const double x : {kInf, -kInf, double{std::numeric_limits<float>::max()}}) {
       SCOPED_TRACE(testing::Message() << which << " " << x);
-      Qkv in{.q = normal_tensor(DType::kF32, {1, 2, 12, 128}, 1),
-             .k = normal_tensor(DType::kF32, {1, 1, 12, 128}, 2),
-             .v = normal_tensor(DType::kF32, {1, 1, 12, 128}, 3),
-             .q_plan = plan,
-             .kv_plan = plan};
-      for (int64_t tile = 0; tile < 12; ++tile) {  // no product overflows
-        for (int64_t h = 0; h < 2; ++h) in.q.set(0, h, tile, 3, 0.125);
-        in.k.set(0, 0, tile, 3, 0.125);
+      Qkv in{.q = normal_tensor(DType::kF32, {1, 2, kQTiles, 128}, 1),
+             .k = normal_tensor(DType::kF32, {1, 1, kKvTiles, 128}, 2),
+             .v = normal_tensor(DType::kF32, {1, 1, kKvTiles, 128}, 3),
+             .q_plan = q_plan,
+             .kv_plan = kv_plan};
+      for (int64_t h = 0; h < 2; ++h) {  // no product overflows
+        for (int64_t tile = 0; tile < kQTiles; ++tile) in.q.set(0, h, tile, kColumn, 0.125);
       }
+      for (int64_t tile = 0; tile < kKvTiles; ++tile) in.k.set(0, 0, tile, kColumn, 0.125);
       CoarseTolerance tolerance = coarse_tolerance(in);
-      (which == 'q' ? in.q : which == 'k' ? in.k : in.v).set(0, 0, 5, 3, x);
+      (which == 'q' ? in.q : which == 'k' ? in.k : in.v).set(0, 0, kTile, kColumn, x);
       if (std::isfinite(x)) tolerance = coarse_tolerance(in);
       const CoarseResult got = gpu::run_coarse(in);
       const Qkv wide = as_f64(in);
-      const CoarseResult want = test::run_coarse(kReference, wide.q, wide.k, wide.v, plan);
+      const CoarseResult want = test::run_coarse(kReference, wide.q, wide.k, wide.v, kv_plan);
       expect_close(got.scores, want.scores, tolerance.scores);
       if (which == 'v' || std::isfinite(x)) expect_close(got.out, want.out, tolerance.out);
     }

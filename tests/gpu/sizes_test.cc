@@ -76,6 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Tiles, GpuCoarseSizes,
                                          CoarseSize{64, 128, 128}, CoarseSize{65, 127, 128},
                                          CoarseSize{129, 514, 64}, CoarseSize{700, 1441, 128},
                                          CoarseSize{1443, 96, 64}, CoarseSize{65, 70, 128, 80},
+                                         CoarseSize{65, 68, 128, 80},
                                          CoarseSize{33, 131, 64, 200}));
 
 TEST_P(GpuCoarseSizes, AsTheReference) {
@@ -99,6 +100,27 @@ TEST_P(GpuCoarseSizes, RoundedAsFastVideo) {
                                              wide.scale, CoarseRounding::kBf16);
   expect_close(got.scores, want.scores, exact());
   expect_close(got.out, want.out, rounded_coarse_out_tolerance(in));
+}
+
+/// T19: a batch item gives the bits it gives alone, however many CTAs its batch takes.
+TEST(GpuCoarse, T19_BatchItemsAreIndependent) {
+  VSA_NEEDS_GPU;
+  constexpr int64_t kTiles = 40;
+  const TilePlan plan = row_of_tiles(kTiles);
+  const auto pooled = [](uint64_t seed) {
+    return normal_tensor(DType::kF32, {100, 1, kTiles, 128}, seed);
+  };
+  const Qkv in{.q = pooled(1), .k = pooled(2), .v = pooled(3), .q_plan = plan, .kv_plan = plan};
+  const CoarseResult all = gpu::run_coarse(in);
+  for (const int64_t b : {0, 57, 99}) {
+    const CoarseResult alone = gpu::run_coarse({.q = batch_item(in.q, b),
+                                                .k = batch_item(in.k, b),
+                                                .v = batch_item(in.v, b),
+                                                .q_plan = plan,
+                                                .kv_plan = plan});
+    EXPECT_TRUE(same_bits(batch_item(all.scores, b), alone.scores)) << b;
+    EXPECT_TRUE(same_bits(batch_item(all.out, b), alone.out)) << b;
+  }
 }
 
 /// Scores far apart: all but one of a row's 64 columns underflow, and whole groups of 64 do.

@@ -88,7 +88,8 @@ struct BackwardSmem {
     int32_t head[2];  // coordinates of the head that streams
     int32_t next_item;
     uint32_t item_parity;
-    // full: one arrival of the producer, and the bytes. empty: one of each consuming warp.
+    // full: one arrival of the producer, and the bytes. empty: one of each consuming warp, or, of
+    // slots of queries, of each of its lanes (fine_dkv_consumer.h).
     uint64_t full_own, empty_own;
     uint64_t full_first[kFirstStages], empty_first[kFirstStages];
     uint64_t full_second[kSecondStages], empty_second[kSecondStages];

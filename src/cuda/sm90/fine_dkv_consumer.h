@@ -18,7 +18,7 @@ template <class T, int kHeadDim, int kConsumers>
 class DkvConsumer {
  public:
   using Smem = BackwardSmem<kHeadDim, kConsumers>;
-  static constexpr uint32_t kSlotArrivals = 32;  // of a warp, see free
+  static constexpr uint32_t kSlotArrivals = 32;  // of a warp, see arrive_empty
 
   __device__ __forceinline__ DkvConsumer(const FineBackwardParams& params, Smem& smem,
                                          uint32_t half)
@@ -45,6 +45,7 @@ class DkvConsumer {
 
  private:
   using Operand = uint32_t[kRowSteps][4];
+  static_assert(Smem::kSecondStages >= 2, "s of the next step is waited for with dout's slot held");
 
   /// f16 has no small numbers: of a key that all its queries care little for, nothing would be
   /// left.
@@ -83,7 +84,7 @@ class DkvConsumer {
 
   /// This lane is done with a slot. Each for itself: all of them read statistics that copies will
   /// overwrite, and race checkers do not see a lane's reads before the arrival of another.
-  __device__ __forceinline__ static void free(const uint64_t& empty) {
+  __device__ __forceinline__ static void arrive_empty(const uint64_t& empty) {
     barrier_arrive(smem_address(&empty));
   }
 
@@ -135,7 +136,7 @@ class DkvConsumer {
       pin(dp);
       pin(ds);
       pin(dk);
-      if (before.first != kNone) free(s_.empty_first[before.first]);
+      if (before.first != kNone) arrive_empty(s_.empty_first[before.first]);
       if (is_last) release(s_.empty_own);
       make_ds(s, dp);
       pack_operand<T>(dp, ds);
@@ -149,18 +150,18 @@ class DkvConsumer {
       if (is_last) break;
       start_s(s);
       start_sum<T>(dk, ds, smem_address(buffers_.first[before.first]));
-      free(s_.empty_second[before.second]);  // only now, beside products
+      arrive_empty(s_.empty_second[before.second]);  // only now, beside products
       start_dp(dp);
       is_last = read_flag(s_.step[first_.idx()].is_last);
       wgmma_wait<2>();  // s(i + 1)
       pin(s);
     }
     start_sum<T>(dk, ds, smem_address(buffers_.first[before.first]));
-    free(s_.empty_second[before.second]);
+    arrive_empty(s_.empty_second[before.second]);
     wgmma_wait<0>();
     pin(ds);
     pin(dk);
-    free(s_.empty_first[before.first]);
+    arrive_empty(s_.empty_first[before.first]);
   }
 
   __device__ __forceinline__ void store(const BackwardItem<kConsumers>& item,

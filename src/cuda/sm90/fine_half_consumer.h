@@ -4,8 +4,6 @@
 // Registers of a thread at head_dim 64: q 16, scores 32, probabilities 16, out 32, state 6.
 #pragma once
 
-#include <cstddef>
-
 #include "src/cuda/sm90/fine_epilogue.h"
 #include "src/cuda/sm90/fine_params.h"
 #include "src/cuda/sm90/fine_probabilities.h"
