@@ -65,6 +65,85 @@ __device__ __forceinline__ float plain_sum(const Panel& scores, int row, const P
   return sum;
 }
 
+/// Statistics of the CTA's rows into shared memory.
+__device__ __forceinline__ void load_statistics(float2 (&statistics)[kRows], const CoarseParams& p,
+                                                int i0) {
+  if (threadIdx.x < kRows) {
+    const int64_t row = i0 + static_cast<int>(threadIdx.x);
+    const int count = (p.num_kv_tiles + kColumns - 1) / kColumns;
+    float2 found{0.0F, 0.0F};
+    if (row < p.num_q_tiles) {
+      found = row_statistics(p.stats + (int64_t{blockIdx.z} * p.num_q_tiles + row) * count, count);
+    }
+    statistics[threadIdx.x] = found;
+  }
+}
+
+/// The sums of a group to its place in shared memory, [kRows][kPitchOfSums].
+__device__ __forceinline__ void leave_sums(const Sum& sum, float* own, int first_row,
+                                           int first_column) {
+#pragma unroll
+  for (int part = 0; part < 4; ++part) {
+#pragma unroll
+    for (int n = 0; n < 8 / kAcross; n += 2) {
+      const auto get = [&](int i) { return sum.get(part / 2, part % 2, n + i % 2, i / 2); };
+      four(own + (first_row + part * 8) * kPitchOfSums + first_column + n * 8 +
+           Sum::member() * 4) = {get(0), get(1), get(2), get(3)};
+    }
+  }
+}
+
+/// Scores of a step become weights where they are, each by the thread that copied it.
+__device__ __forceinline__ void make_weights(float* scores, const float2 (&statistics)[kRows],
+                                             int left) {
+  for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
+    float4& at = four(scores + row * kPitch + column);
+    const float most = statistics[row].x;
+    at = {weight(at.x, most), weight(at.y, most), weight(at.z, most), weight(at.w, most)};
+  });
+  if (left < kDepth) {
+    for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
+      float4& at = four(scores + row * kPitch + column);
+      at = first_of(at, left - column);
+    });
+  }
+}
+
+/// Rounded probabilities and v, which have to be so before the product, not after it.
+__device__ __forceinline__ void round_terms(float* weights, float* v,
+                                            const float2 (&statistics)[kRows],
+                                            CoarseRounding rounding) {
+  for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
+    float4& at = four(weights + row * kPitch + column);
+    at = rounded(scaled(at, statistics[row].y), rounding);
+  });
+  for_each_four<kDepth, kColumns, kThreads>([&](int row, int column) {
+    float4& at = four(v + row * kPitchOfV + column);
+    at = rounded(at, rounding);
+  });
+}
+
+/// Adds up the groups, in order, and stores; what is not finite again by plain fp32.
+__device__ __forceinline__ void store_out(const float* smem, const CoarseParams& p,
+                                          const HeadIdx& head, const Panel& scores, const Panel& v,
+                                          const float2 (&statistics)[kRows], int i0, int column0) {
+  float* out = static_cast<float*>(p.out.data) + head.b * p.out.batch + head.h * p.out.head;
+  for (int e = static_cast<int>(threadIdx.x); e < kRows * kColumns; e += kThreads) {
+    const int row = e / kColumns;
+    const int column = e % kColumns;
+    if (i0 + row >= p.num_q_tiles) break;
+    const float* sums = smem + row * kPitchOfSums + column;
+    float total = sums[0];
+#pragma unroll
+    for (int g = 1; g < kGroups; ++g) total += sums[g * kRows * kPitchOfSums];
+    if (!isfinite(total)) {
+      total = plain_sum(scores, i0 + row, v, column0 + column, statistics[row], p.rounding);
+    }
+    if (p.rounding == CoarseRounding::kNone) total *= statistics[row].y;
+    out[(i0 + row) * p.out.seq + column0 + column] = rounded(total, p.rounding);
+  }
+}
+
 /// out of kRows query tiles and 64 columns; the sums of the groups are added in order at the
 /// end. grid: x columns / 64, y query tiles / rows, z batch * heads
 template <bool kAligned>
@@ -97,15 +176,7 @@ __global__ void __launch_bounds__(kThreads, kCtas)
     commit_copies();
   };
   for (int step = 0; step < kStages - 1; ++step) copy(step);
-  if (threadIdx.x < kRows) {
-    const int64_t row = i0 + static_cast<int>(threadIdx.x);
-    const int count = (p.num_kv_tiles + kColumns - 1) / kColumns;
-    float2 found{0.0F, 0.0F};
-    if (row < p.num_q_tiles) {
-      found = row_statistics(p.stats + (int64_t{blockIdx.z} * p.num_q_tiles + row) * count, count);
-    }
-    statistics[threadIdx.x] = found;
-  }
+  load_statistics(statistics, p, i0);
   __syncthreads();
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -115,29 +186,8 @@ __global__ void __launch_bounds__(kThreads, kCtas)
   Sum sum;
   for (int step = 0; step < num_steps; ++step) {
     wait_copies<kStages - 2>();
-    // Scores become weights where they are, each by the thread that copied it.
-    for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
-      float4& at = four(scores_of(step) + row * kPitch + column);
-      const float most = statistics[row].x;
-      at = {weight(at.x, most), weight(at.y, most), weight(at.z, most), weight(at.w, most)};
-    });
-    const int left = p.num_kv_tiles - step * kDepth;
-    if (left < kDepth) {
-      for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
-        float4& at = four(scores_of(step) + row * kPitch + column);
-        at = first_of(at, left - column);
-      });
-    }
-    if (rounds) {
-      for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
-        float4& at = four(scores_of(step) + row * kPitch + column);
-        at = rounded(scaled(at, statistics[row].y), p.rounding);
-      });
-      for_each_four<kDepth, kColumns, kThreads>([&](int row, int column) {
-        float4& at = four(v_of(step) + row * kPitchOfV + column);
-        at = rounded(at, p.rounding);
-      });
-    }
+    make_weights(scores_of(step), statistics, p.num_kv_tiles - step * kDepth);
+    if (rounds) round_terms(scores_of(step), v_of(step), statistics, p.rounding);
     __syncthreads();
     copy(step + kStages - 1);
     const int term = group * kTerms + Sum::member() * 2;
@@ -159,31 +209,9 @@ __global__ void __launch_bounds__(kThreads, kCtas)
   wait_copies<0>();
   __syncthreads();
   float* own = smem + group * kRows * kPitchOfSums;  // [kGroups][kRows][kPitchOfSums]
-#pragma unroll
-  for (int part = 0; part < 4; ++part) {
-#pragma unroll
-    for (int n = 0; n < 8 / kAcross; n += 2) {
-      const auto get = [&](int i) { return sum.get(part / 2, part % 2, n + i % 2, i / 2); };
-      four(own + (first_row + part * 8) * kPitchOfSums + first_column + n * 8 +
-           Sum::member() * 4) = {get(0), get(1), get(2), get(3)};
-    }
-  }
+  leave_sums(sum, own, first_row, first_column);
   __syncthreads();
-  float* out = static_cast<float*>(p.out.data) + head.b * p.out.batch + head.h * p.out.head;
-  for (int e = static_cast<int>(threadIdx.x); e < kRows * kColumns; e += kThreads) {
-    const int row = e / kColumns;
-    const int column = e % kColumns;
-    if (i0 + row >= p.num_q_tiles) break;
-    const float* sums = smem + row * kPitchOfSums + column;
-    float total = sums[0];
-#pragma unroll
-    for (int g = 1; g < kGroups; ++g) total += sums[g * kRows * kPitchOfSums];
-    if (!isfinite(total)) {
-      total = plain_sum(scores, i0 + row, v, column0 + column, statistics[row], p.rounding);
-    }
-    if (!rounds) total *= statistics[row].y;
-    out[(i0 + row) * p.out.seq + column0 + column] = rounded(total, p.rounding);
-  }
+  store_out(smem, p, head, scores, v, statistics, i0, column0);
 }
 
 }  // namespace

@@ -38,6 +38,61 @@ __device__ __forceinline__ float dot(const Panel& q, int row, const Panel& k, in
   return sum;
 }
 
+/// Bit c: the lane's column c has no token, or is beyond the end.
+__device__ __forceinline__ unsigned empty_columns(const CoarseParams& p, int j0) {
+  unsigned empty = 0;
+#pragma unroll
+  for (int c = 0; c < kColumnsOfLane; ++c) {
+    const int column = j0 + own_column(c);
+    if (column >= p.num_kv_tiles || p.kv_len[column] == 0) empty |= 1U << c;
+  }
+  return empty;
+}
+
+/// What is not finite again by plain fp32: tensor cores make NaN of an infinity.
+__device__ __forceinline__ void mend(float (&x)[kColumnsOfLane], const Panel& q, int row,
+                                     const Panel& k, int j0, unsigned empty,
+                                     const CoarseParams& p) {
+#pragma unroll 1
+  for (int c = 0; c < kColumnsOfLane; ++c) {
+    if ((empty >> c & 1U) != 0) continue;
+    const float again = dot(q, row, k, j0 + own_column(c), p.head_dim, p.rounding);
+#pragma unroll
+    for (int i = 0; i < kColumnsOfLane; ++i) x[i] = i == c && !isfinite(x[i]) ? again : x[i];
+  }
+}
+
+/// Scores of sums; -inf for empty columns.
+__device__ __forceinline__ void scale_scores(float (&x)[kColumnsOfLane], unsigned empty,
+                                             const CoarseParams& p) {
+  if (p.rounding == CoarseRounding::kNone) {
+#pragma unroll
+    for (int c = 0; c < kColumnsOfLane; ++c) x[c] *= p.scale;
+  } else {
+#pragma unroll
+    for (int c = 0; c < kColumnsOfLane; ++c)
+      x[c] = rounded(rounded(x[c], p.rounding) * p.scale, p.rounding);
+  }
+  if (empty != 0) {
+#pragma unroll
+    for (int c = 0; c < kColumnsOfLane; ++c) x[c] = (empty >> c & 1U) != 0 ? kMinusInfinity : x[c];
+  }
+}
+
+/// Maximum of a row's 64 columns and the sum of exponentials over it; four lanes hold the row.
+__device__ __forceinline__ float2 row_stats(const float (&x)[kColumnsOfLane]) {
+  float most = x[0];
+#pragma unroll
+  for (int c = 1; c < kColumnsOfLane; ++c) most = fmaxf(most, x[c]);
+  for (const int mask : {1, 2}) most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, mask));
+  const float base = subtracted(most);
+  float total = 0.0F;
+#pragma unroll
+  for (int c = 0; c < kColumnsOfLane; ++c) total += exp2_flushed((x[c] - base) * kLog2E);
+  for (const int mask : {1, 2}) total += __shfl_xor_sync(kAllLanes, total, mask);
+  return {most, total};
+}
+
 /// Scores of kRows x 64 tiles.
 /// grid: x kv tiles / 64, y query tiles / kRows, z batch * heads
 template <bool kAligned>
@@ -77,12 +132,7 @@ __global__ void __launch_bounds__(kThreads, kCtas)
     });
   };
   for (int step = 0; step < kStages - 1; ++step) copy(step);
-  unsigned empty = 0;  // bit c: the lane's column c has no token, or is beyond the end
-#pragma unroll
-  for (int c = 0; c < kColumnsOfLane; ++c) {
-    const int column = j0 + own_column(c);
-    if (column >= p.num_kv_tiles || p.kv_len[column] == 0) empty |= 1U << c;
-  }
+  const unsigned empty = empty_columns(p, j0);
 
   Sum sum;
   const int first_row = static_cast<int>(threadIdx.x) / 32 * 32 + Sum::group();
@@ -112,28 +162,8 @@ __global__ void __launch_bounds__(kThreads, kCtas)
       x[c] = sum.get(part / 2, part % 2, c / 4 * 2 + c % 2, c % 4 / 2);
       check = fmaf(x[c], 0.0F, check);
     }
-    if (check != 0.0F && row < p.num_q_tiles) {
-#pragma unroll 1
-      for (int c = 0; c < kColumnsOfLane; ++c) {
-        if ((empty >> c & 1U) != 0) continue;
-        const float again = dot(q, row, k, j0 + own_column(c), p.head_dim, p.rounding);
-#pragma unroll
-        for (int i = 0; i < kColumnsOfLane; ++i) x[i] = i == c && !isfinite(x[i]) ? again : x[i];
-      }
-    }
-    if (p.rounding == CoarseRounding::kNone) {
-#pragma unroll
-      for (int c = 0; c < kColumnsOfLane; ++c) x[c] *= p.scale;
-    } else {
-#pragma unroll
-      for (int c = 0; c < kColumnsOfLane; ++c)
-        x[c] = rounded(rounded(x[c], p.rounding) * p.scale, p.rounding);
-    }
-    if (empty != 0) {
-#pragma unroll
-      for (int c = 0; c < kColumnsOfLane; ++c)
-        x[c] = (empty >> c & 1U) != 0 ? kMinusInfinity : x[c];
-    }
+    if (check != 0.0F && row < p.num_q_tiles) mend(x, q, row, k, j0, empty, p);
+    scale_scores(x, empty, p);
     if (row < p.num_q_tiles) {
 #pragma unroll
       for (int c = 0; c < kColumnsOfLane; c += 4) {
@@ -143,18 +173,10 @@ __global__ void __launch_bounds__(kThreads, kCtas)
       }
     }
     if (p.stats == nullptr) continue;
-    float most = x[0];
-#pragma unroll
-    for (int c = 1; c < kColumnsOfLane; ++c) most = fmaxf(most, x[c]);
-    for (const int mask : {1, 2}) most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, mask));
-    const float base = subtracted(most);
-    float total = 0.0F;
-#pragma unroll
-    for (int c = 0; c < kColumnsOfLane; ++c) total += exp2_flushed((x[c] - base) * kLog2E);
-    for (const int mask : {1, 2}) total += __shfl_xor_sync(kAllLanes, total, mask);
+    const float2 stats = row_stats(x);
     if (Sum::member() == 0 && row < p.num_q_tiles) {
       const int64_t stats_row = int64_t{blockIdx.z} * p.num_q_tiles + row;
-      p.stats[stats_row * gridDim.x + blockIdx.x] = {most, total};
+      p.stats[stats_row * gridDim.x + blockIdx.x] = stats;
     }
   }
 }

@@ -40,7 +40,12 @@ BackendInfo info() {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
     cudaGetLastError();  // not left behind for the caller's own checks
-    info.detail = fmt::format("compiled for sm_90a, but no device: {}", cudaGetErrorString(error));
+    // A machine without a driver gets this error, too.
+    const std::string why = error == cudaErrorInsufficientDriver
+                                ? fmt::format("no NVIDIA driver, or one older than CUDA {}.{}",
+                                              CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)
+                                : cudaGetErrorString(error);
+    info.detail = fmt::format("compiled for sm_90a, but no device: {}", why);
     return info;
   }
   for (int device = 0; device < count; ++device) {

@@ -22,6 +22,8 @@ std::vector<std::byte> copy_back(const std::byte* from, int64_t size) {
   return bytes;
 }
 
+BusyStream* busy_stream = nullptr;  // the one that lives
+
 bool all_poison(const std::byte* from, int64_t size) {
   return std::ranges::all_of(copy_back(from, size), [](std::byte b) { return b == kPoison; });
 }
@@ -92,16 +94,36 @@ void run_on_gpu(const std::function<Status(const Context&)>& call) {
   cudaStream_t stream = nullptr;
   expect_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   expect_cuda(cudaDeviceSynchronize());  // the inputs were copied on the default stream
+  if (busy_stream != nullptr) busy_stream->start();
   context = {.backend = BackendId::kCuda,
              .stream = stream,
              .workspace = {.data = memory.data() + kGuardBytes, .size_bytes = size}};
   const Status status = call(context);
+  if (busy_stream != nullptr) busy_stream->count_call();
   expect_cuda(cudaStreamSynchronize(stream));
   expect_cuda(cudaStreamDestroy(stream));
   throw_if_error(status);
   EXPECT_TRUE(all_poison(memory.data(), kGuardBytes)) << "written before the workspace";
   EXPECT_TRUE(all_poison(memory.data() + kGuardBytes + size, kGuardBytes))
       << "written after the workspace";
+}
+
+BusyStream::BusyStream() {
+  EXPECT_EQ(busy_stream, nullptr);
+  expect_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  busy_stream = this;
+}
+BusyStream::~BusyStream() {
+  busy_stream = nullptr;
+  expect_cuda(cudaStreamSynchronize(stream_));
+  expect_cuda(cudaStreamDestroy(stream_));
+}
+
+void BusyStream::start() {
+  constexpr int kTimes = 40;  // of some 70 us
+  for (int i = 0; i < kTimes; ++i) {
+    expect_cuda(cudaMemsetAsync(memory_.data(), i, static_cast<size_t>(memory_.size()), stream_));
+  }
 }
 
 }  // namespace vsa::test

@@ -69,6 +69,26 @@ class DeviceLut {
 /// workspace was written.
 void run_on_gpu(const std::function<Status(const Context&)>& call);
 
+/// While it lives, run_on_gpu makes its calls beside some milliseconds of work on another stream.
+/// One at a time.
+class BusyStream {
+ public:
+  BusyStream();
+  ~BusyStream();
+  BusyStream(const BusyStream&) = delete;
+  BusyStream& operator=(const BusyStream&) = delete;
+
+  void start();
+  void count_call() { calls_beside_ += cudaStreamQuery(stream_) == cudaErrorNotReady ? 1 : 0; }
+  /// Calls that were enqueued completely while the work still ran.
+  int calls_beside() const { return calls_beside_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  DeviceBytes memory_{int64_t{256} << 20};
+  int calls_beside_ = 0;
+};
+
 }  // namespace vsa::test
 
 #define VSA_NEEDS_GPU \

@@ -1,4 +1,4 @@
-"""Gradients on CUDA tensors against the restatement, where the build has a backward; else that they are refused."""
+"""Gradients on CUDA tensors against the restatement."""
 
 import pytest
 import torch
@@ -7,16 +7,9 @@ from torch.utils.checkpoint import checkpoint
 import restatement
 import vsa_torch
 from test_gpu import CASES, GRID, TOKENS, arguments, doubles, operator
-from vsa_torch.attention import _BACKWARD, _NO_GRADIENT_ON_CUDA
+from vsa_torch.attention import _BACKWARD
 
 pytestmark = pytest.mark.gpu
-
-
-def has_backward(operation):
-    return pytest.mark.skipif(operation in _NO_GRADIENT_ON_CUDA, reason=f"no backward of {operation} on CUDA")
-
-
-whole = has_backward("video_sparse_attention")
 
 
 @pytest.fixture
@@ -30,7 +23,6 @@ def gradients(leaves, dout, **change):
     return torch.autograd.grad(operator(query, key, value, coarse, gate_fine=fine, **change), leaves, dout)
 
 
-@whole
 @pytest.mark.parametrize("dtype, head_dim", [(torch.bfloat16, 64), (torch.bfloat16, 128), (torch.float16, 64),
                                              (torch.float16, 128)])
 @pytest.mark.parametrize("name", CASES)
@@ -46,7 +38,6 @@ def test_gradients_are_those_of_the_restatement(make, close, name, dtype, head_d
         close(grad.cpu(), expected, roundings=8)
 
 
-@whole
 def test_gradients_without_gates(make, close):
     tensors = [make(1, TOKENS, 2, 128, dtype=torch.bfloat16) for _ in range(3)]
     dout = make(1, TOKENS, 2, 128, dtype=torch.bfloat16)
@@ -58,7 +49,6 @@ def test_gradients_without_gates(make, close):
         close(grad.cpu(), expected, roundings=8)
 
 
-@whole
 def test_T13_the_same_bits_every_time(leaves):
     dout = torch.randn_like(leaves[0])
     first = gradients(leaves, dout)
@@ -66,7 +56,6 @@ def test_T13_the_same_bits_every_time(leaves):
         assert all(torch.equal(a, b) for a, b in zip(gradients(leaves, dout), first))
 
 
-@whole
 def test_checkpointing_gives_the_same_bits(leaves):
     query, key, value, coarse, fine = leaves
 
@@ -78,7 +67,6 @@ def test_checkpointing_gives_the_same_bits(leaves):
     assert all(torch.equal(a, b) for a, b in zip(again, gradients(leaves, dout)))
 
 
-@whole
 def test_compile_without_a_break(leaves, close):
     def block(query, key, value, coarse, fine):
         return operator(query, key, value, coarse, gate_fine=fine).sin().sum()
@@ -88,7 +76,6 @@ def test_compile_without_a_break(leaves, close):
         close(a.cpu(), b.cpu().double(), roundings=8)
 
 
-@whole
 def test_T41_a_training_step_in_a_graph(leaves):
     dout = torch.randn_like(leaves[0])
     side = torch.cuda.Stream()
@@ -123,7 +110,6 @@ class Layer(torch.nn.Module):
         return x + self.out(attended.flatten(2))
 
 
-@whole
 def test_T42_the_peak_of_training_is_that_of_dense_attention_and_a_tiled_set():
     """Four layers with recomputation on 126,360 tokens, a tenth of the tiles kept."""
     grid = (81, 30, 52)
@@ -148,7 +134,7 @@ def test_T42_the_peak_of_training_is_that_of_dense_attention_and_a_tiled_set():
     assert peak("vsa") <= dense + tiled_set
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=has_backward(name)) for name in _BACKWARD])
+@pytest.mark.parametrize("name", _BACKWARD)
 def test_opcheck_with_gradients(make, name):
     inputs = [make(2, TOKENS, 4, 64, dtype=torch.bfloat16).cuda() for _ in range(4)]
     args = [a.detach().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
@@ -158,8 +144,7 @@ def test_opcheck_with_gradients(make, name):
     torch.library.opcheck(getattr(torch.ops.vsa, name).default, tuple(args))
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=has_backward(name)) for name in _BACKWARD
-                                  if name != "video_sparse_attention"])
+@pytest.mark.parametrize("name", ["coarse_select", "block_sparse_attention"])
 def test_gradients_of_the_stages(make, close, name):
     tensors = [make(1, TOKENS, heads, 64, dtype=torch.bfloat16) for heads in (4, 2, 2)]
     stages = {"coarse_select": lambda q, k, v, lut, count: vsa_torch.coarse_select(q, k, v, grid=GRID, topk=3)[0],
@@ -173,19 +158,3 @@ def test_gradients_of_the_stages(make, close, name):
     for grad, expected in zip(torch.autograd.grad(out, cuda, dout.cuda().to(out.dtype)),
                               torch.autograd.grad(want, wide, dout.double())):
         close(grad.cpu(), expected, roundings=8)
-
-
-@pytest.mark.parametrize("name", _BACKWARD)
-def test_a_gradient_that_there_is_not_is_refused_before_anything_runs(leaves, name):
-    if name not in _NO_GRADIENT_ON_CUDA:
-        pytest.skip(f"{name} has a backward on CUDA")
-    query, key, value, *_ = leaves
-    _, lut, count = vsa_torch.coarse_select(*(t.detach() for t in (query, key, value)), grid=GRID, topk=3)
-    call = {"video_sparse_attention": lambda: operator(query, key, value),
-            "coarse_select": lambda: vsa_torch.coarse_select(query, key, value, grid=GRID, topk=3),
-            "block_sparse_attention": lambda: vsa_torch.block_sparse_attention(query, key, value, lut, count,
-                                                                               grid=GRID)}[name]
-    with pytest.raises(NotImplementedError, match=rf"\[{name}\] requires_grad: expected False on cuda"):
-        call()
-    with torch.no_grad():
-        call()
