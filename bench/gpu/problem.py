@@ -138,7 +138,7 @@ def tile_errors(inputs, out, what, sampled=8):
             q_mean = q[rows].mean(0, keepdim=True)
             coarse = _attend(q_mean, tile_means(inputs.plan, k), tile_means(inputs.plan, v))
             want = want + inputs.gate[0, rows, head].double() * coarse
-        errors.append(float((out[0, rows, head].double() - want).norm() / want.norm()))
+        errors.append(relative(out[0, rows, head], want))
     return errors
 
 
@@ -157,7 +157,9 @@ def _attend(q, k, v):
 
 
 def relative(got, want):
-    return float((got.double() - want).norm() / want.norm())
+    """|got - want|_2 / |want|_2. Where 0 is wanted: 0 if that came, else infinite; NaN if got has one."""
+    error = (got.double() - want).norm()
+    return 0.0 if error == 0 else float(error / want.norm())
 
 
 def selection_error(scores, index, count, topk):
