@@ -125,7 +125,7 @@ def run_case(case, library, options, clock, device, emit):
               "workspace_mb": contestant.workspace_mb})
     emit({"case": case.name, "summary": {
         "grid": case.grid, "tile": case.tile, "heads": case.heads, "head_dim": case.head_dim,
-        "topk": sets[0].index.shape[-1], "num_tiles": plan.info.num_tiles,
+        "topk": sets[0].lists.index.shape[-1], "num_tiles": plan.info.num_tiles,
         "shared": round(problem.shared_share(sets[0]), 3), **watch.summary()}})
     return right
 

@@ -32,7 +32,7 @@ class Head:
         self.q, self.k, self.v, self.gate, self.dout = (
             x[0, :, head].double() for x in (inputs.q, inputs.k, inputs.v, inputs.gate, inputs.dout))
         self.tokens = [t.to(self.q.device) for t in inputs.plan.tokens]
-        self.kept = [range(len(self.tokens)) if what == "dense" else inputs.kept(head, i)
+        self.kept = [range(len(self.tokens)) if what == "dense" else inputs.lists.kept(head, i)
                      for i in range(len(self.tokens))]
         if what == "operator":
             self._coarse()

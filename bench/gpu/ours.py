@@ -3,11 +3,11 @@
 import torch
 
 import problem
-from vsa_c import ONE, SelectOptions, bhsd, bshd, gate, lut
+from vsa_c import ONE, ROUNDING_BF16, SelectOptions, bhsd, bshd, gate, lut
 
 
 def contestants(library, case, sets):
-    """Runs the operator once on every set, which gives the set its table; then yields contestants."""
+    """Runs the operator on every set, which gives the set its lists; then yields contestants."""
     plan = sets[0].plan
     n, heads, device = plan.info.num_tiles, case.heads, sets[0].q.device
     topk = library.topk(case.kept, n)
@@ -19,19 +19,19 @@ def contestants(library, case, sets):
             q_plan=plan.pointer, kv_plan=plan.pointer, out=bshd(s.out), **more)
 
     for s in sets:
-        s.index = torch.zeros(1, heads, n, topk, dtype=torch.int32, device=device)
-        s.count = torch.zeros(1, heads, n, dtype=torch.int32, device=device)
-        run_and_wait(attention(s, select=select, lut_out=lut(s.index, s.count)), device)
+        s.lists, s.rounded_lists = (problem.Lists(heads, n, topk, device) for _ in range(2))
+        run_and_wait(attention(s, select=select, lut_out=lut(s.lists)), device)
+        run_and_wait(attention(s, select=select, rounding=ROUNDING_BF16, lut_out=lut(s.rounded_lists)), device)
 
     def out_error(what):
         return lambda i: max_or_nan(problem.tile_errors(sets[i], sets[i].out, what))
 
     def fine(s):
         return library.prepare("fine", q=bshd(s.q), k=bshd(s.k), v=bshd(s.v), q_plan=plan.pointer,
-                               kv_plan=plan.pointer, lut=lut(s.index, s.count), out=bshd(s.out))
+                               kv_plan=plan.pointer, lut=lut(s.lists), out=bshd(s.out))
 
     yield Contestant("operator", [attention(s, select=select) for s in sets], out_error("operator"), "sparse", sets)
-    yield Contestant("operator_list", [attention(s, lut=lut(s.index, s.count)) for s in sets],
+    yield Contestant("operator_list", [attention(s, lut=lut(s.lists)) for s in sets],
                      out_error("operator"), "sparse", sets)
     yield Contestant("fine", [fine(s) for s in sets], out_error("fine"), "sparse", sets)
     yield from _small_stages(library, plan, sets, select)
@@ -40,13 +40,12 @@ def contestants(library, case, sets):
 def _small_stages(library, plan, sets, select):
     n, (_, _, heads, dim), device = plan.info.num_tiles, sets[0].q.shape, sets[0].q.device
 
-    def room(*shape, dtype=torch.float32):
-        return torch.zeros(shape, dtype=dtype, device=device)
+    def room(*shape):
+        return torch.zeros(shape, dtype=torch.float32, device=device)
 
     rooms = [{"q": room(1, heads, n, dim), "k": room(1, heads, n, dim), "v": room(1, heads, n, dim),
               "scores": room(1, heads, n, n), "out": room(1, heads, n, dim),
-              "index": room(1, heads, n, select.topk, dtype=torch.int32),
-              "count": room(1, heads, n, dtype=torch.int32)} for _ in sets]
+              "lists": problem.Lists(heads, n, select.topk, device)} for _ in sets]
 
     def pools(s, r):
         return [library.prepare("pool", x=bshd(x), plan=plan.pointer, pooled=bhsd(r[name]))
@@ -70,15 +69,15 @@ def _small_stages(library, plan, sets, select):
                            problem.relative(rooms[i]["out"][0, 0], torch.softmax(scores, -1) @ v)])
 
     def select_error(i):
-        r = rooms[i]
-        return problem.selection_error(r["scores"][0, 0], r["index"][0, 0], r["count"][0, 0], select.topk)
+        lists = rooms[i]["lists"]
+        return problem.selection_error(rooms[i]["scores"][0, 0], lists.index[0, 0], lists.count[0, 0], select.topk)
 
     yield Contestant("pool_qkv", [all_of(pools(s, r)) for s, r in zip(sets, rooms)], pool_error, None, sets)
     yield Contestant("coarse", [library.prepare(
         "coarse", q_pooled=bhsd(r["q"]), k_pooled=bhsd(r["k"]), v_pooled=bhsd(r["v"]), kv_plan=plan.pointer,
         coarse_scores=bhsd(r["scores"]), coarse_out=bhsd(r["out"])) for r in rooms], coarse_error, None, sets)
     yield Contestant("select", [library.prepare(
-        "select", coarse_scores=bhsd(r["scores"]), options=select, lut=lut(r["index"], r["count"])) for r in rooms],
+        "select", coarse_scores=bhsd(r["scores"]), options=select, lut=lut(r["lists"])) for r in rooms],
         select_error, None, sets)
 
 

@@ -11,7 +11,7 @@ BACKWARD, BOTH = 2.5, 3.5  # FLOP of a pass, in those of forward: five products 
 
 
 def contestants(library, case, sets):
-    """Runs the operator once on every set, which gives the set its table and what backward needs."""
+    """Runs the operator once on every set, which gives the set its lists and what backward needs."""
     plan = sets[0].plan
     topk = library.topk(case.kept, plan.info.num_tiles)
     select = SelectOptions(topk=topk)
@@ -19,20 +19,20 @@ def contestants(library, case, sets):
     def forward(s):
         return library.prepare(
             "attention_forward", q=bshd(s.q), k=bshd(s.k), v=bshd(s.v), gate_coarse=gate(s.gate), gate_fine=ONE,
-            q_plan=plan.pointer, kv_plan=plan.pointer, out=bshd(s.out), select=select, lut_out=lut(s.index, s.count),
+            q_plan=plan.pointer, kv_plan=plan.pointer, out=bshd(s.out), select=select, lut_out=lut(s.lists),
             lse=bshd(s.lse), fine_out=bshd(s.fine_out))
 
     def attention_backward(s):
         return library.prepare(
             "attention_backward", q=bshd(s.q), k=bshd(s.k), v=bshd(s.v), gate_coarse=gate(s.gate), gate_fine=ONE,
-            q_plan=plan.pointer, kv_plan=plan.pointer, lut=lut(s.index, s.count), lse=bshd(s.lse),
+            q_plan=plan.pointer, kv_plan=plan.pointer, lut=lut(s.lists), lse=bshd(s.lse),
             fine_out=bshd(s.fine_out), dout=bshd(s.dout), dq=bshd(s.dq), dk=bshd(s.dk), dv=bshd(s.dv),
             dgate_coarse=bshd(s.dgate))
 
     def fine_backward(s):
         return library.prepare(
             "fine_backward", q=bshd(s.q), k=bshd(s.k), v=bshd(s.v), q_plan=plan.pointer, kv_plan=plan.pointer,
-            lut=lut(s.index, s.count), out=bshd(s.fine_out), lse=bshd(s.lse), dout=bshd(s.dout), dq=bshd(s.dq),
+            lut=lut(s.lists), out=bshd(s.fine_out), lse=bshd(s.lse), dout=bshd(s.dout), dq=bshd(s.dq),
             dk=bshd(s.dk), dv=bshd(s.dv))
 
     for s in sets:
@@ -67,8 +67,7 @@ def in_turn(*calls):
 
 def _add_room(s, topk):
     n, (_, tokens, heads, _), device = s.plan.info.num_tiles, s.q.shape, s.q.device
-    s.index = torch.zeros(1, heads, n, topk, dtype=torch.int32, device=device)
-    s.count = torch.zeros(1, heads, n, dtype=torch.int32, device=device)
+    s.lists = problem.Lists(heads, n, topk, device)
     s.lse = torch.zeros(1, tokens, heads, 1, device=device)
     s.fine_out, s.dq, s.dk, s.dv, s.dgate = (torch.empty_like(s.q) for _ in range(5))
 

@@ -37,6 +37,17 @@ CASES = _cases([
 TINY_CASES = _cases([("tiny_h2_d16_t8", (5, 6, 7), (2, 2, 2), 2, 16)])  # for a machine without a GPU
 
 
+class Lists:
+    """Of each query tile the kv tiles that it keeps: int32 index [1, H, N, topk] and count [1, H, N]."""
+
+    def __init__(self, heads, num_tiles, topk, device):
+        self.index = torch.zeros(1, heads, num_tiles, topk, dtype=torch.int32, device=device)
+        self.count = torch.zeros(1, heads, num_tiles, dtype=torch.int32, device=device)
+
+    def kept(self, head, tile):
+        return self.index[0, head, tile, :int(self.count[0, head, tile])].tolist()
+
+
 class Inputs:
     """q, k, v, gate and dout [1, S, H, D] in raster order, and room for out.
 
@@ -63,12 +74,7 @@ class Inputs:
         self.v, self.gate, self.dout = (normal().to(dtype) for _ in range(3))
         self.out = torch.full_like(self.q, math.nan)
         self.plan = plan
-        self.index = self.count = None  # the operator's own selection, once it has run
-        self._order = {}
-
-    def kept(self, head, tile):
-        """The kv tiles that a row of the table keeps."""
-        return self.index[0, head, tile, :int(self.count[0, head, tile])].tolist()
+        self.lists = self.rounded_lists = None  # what the operator selects, and by rounded scores; once it has run
 
     def in_tile_order(self, x):
         """[1, H, N * T, D] contiguous, padding 0."""
@@ -100,16 +106,17 @@ def _tile_places(case, device):
 
 
 def kept_pairs(inputs):
-    """Pairs of valid tokens that the table keeps, over all heads; and keys that query tiles stream."""
-    lens = inputs.plan.tile_len.to(inputs.index.device, torch.float64)
-    within = torch.arange(inputs.index.shape[-1], device=lens.device) < inputs.count[..., None]
-    keys = (lens[inputs.index.clamp(0, len(lens) - 1).long()] * within).sum(-1)
+    """Pairs of valid tokens that the lists keep, over all heads; and keys that query tiles stream."""
+    index, count = inputs.lists.index, inputs.lists.count
+    lens = inputs.plan.tile_len.to(index.device, torch.float64)
+    within = torch.arange(index.shape[-1], device=lens.device) < count[..., None]
+    keys = (lens[index.clamp(0, len(lens) - 1).long()] * within).sum(-1)
     return float((keys * lens).sum()), float(keys.sum())
 
 
 def shared_share(inputs):
     """Of the tiles that query tiles 2 i and 2 i + 1 keep, the share that both keep (first head)."""
-    rows = [set(inputs.kept(0, i)) for i in range(inputs.plan.info.num_tiles // 2 * 2)]
+    rows = [set(inputs.lists.kept(0, i)) for i in range(inputs.plan.info.num_tiles // 2 * 2)]
     both = sum(len(a & b) for a, b in zip(rows[::2], rows[1::2]))
     return both / max(1, sum(len(a) for a in rows[::2]))
 
@@ -117,11 +124,12 @@ def shared_share(inputs):
 # --- the reference -------------------------------------------------------------------------------
 
 
-def tile_errors(inputs, out, what, sampled=8):
+def tile_errors(inputs, out, what, lists=None, sampled=8):
     """|got - want|_2 / |want|_2 of sampled query tiles of out [1, S, H, D]; NaN where out has one.
 
-    what: "dense"; "fine", over the kept tiles; "operator": gate * coarse + fine.
+    what: "dense"; "fine", over the tiles that `lists` (inputs.lists) keep; "operator": gate * coarse + fine.
     """
+    lists = lists or inputs.lists
     num_tiles, num_heads = inputs.plan.info.num_tiles, inputs.q.shape[2]
     errors = []
     for n in range(sampled):
@@ -131,8 +139,7 @@ def tile_errors(inputs, out, what, sampled=8):
         if what == "dense":
             want = _attend(q[rows], k, v)
         else:
-            kept = inputs.kept(head, tile)
-            tokens = torch.cat([inputs.plan.tokens[j] for j in kept]).to(out.device)
+            tokens = torch.cat([inputs.plan.tokens[j] for j in lists.kept(head, tile)]).to(out.device)
             want = _attend(q[rows], k[tokens], v[tokens])
         if what == "operator":
             q_mean = q[rows].mean(0, keepdim=True)

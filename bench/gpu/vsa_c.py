@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 BACKENDS = {"reference": 0, "cpu": 1, "cuda": 2}
+ROUNDING_BF16 = 1  # of the coarse stage
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 
 
@@ -101,9 +102,9 @@ def _view(x):
     return Tensor(x.data_ptr(), DTYPES[x.dtype], (c_int64 * 4)(*x.shape), (c_int64 * 4)(*x.stride()))
 
 
-def lut(index, count):
-    """A table: int32 index [B, H, Nq, pitch] and count [B, H, Nq]."""
-    return Lut(index.data_ptr(), count.data_ptr(), *index.shape)
+def lut(lists):
+    """A table: int32 lists.index [B, H, Nq, pitch] and lists.count [B, H, Nq]."""
+    return Lut(lists.index.data_ptr(), lists.count.data_ptr(), *lists.index.shape)
 
 
 ONE = Gate(1, 1.0)

@@ -4,10 +4,12 @@ import json
 import math
 import os
 import sys
+import types
 from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/gpu"))
@@ -96,11 +98,47 @@ def test_the_block_mask_is_the_table_and_full_tiles_need_no_mask(library):
     n = s.plan.info.num_tiles
     mask = others.flex_mask(s)
     kept = mask.to_dense().bool()
-    assert [torch.nonzero(kept[0, 1, i])[:, 0].tolist() for i in range(n)] == [s.kept(1, i) for i in range(n)]
-    full = [sum(int(s.plan.tile_len[j]) == 8 for j in s.kept(1, i)) for i in range(n)]
+    assert [torch.nonzero(kept[0, 1, i])[:, 0].tolist() for i in range(n)] == [s.lists.kept(1, i) for i in range(n)]
+    full = [sum(int(s.plan.tile_len[j]) == 8 for j in s.lists.kept(1, i)) for i in range(n)]
     assert mask.full_kv_num_blocks[0, 1].tolist() == full
     keys = torch.arange(s.plan.info.padded_len)
     assert torch.equal(mask.mask_mod(0, 0, 0, keys), problem.slots_of(s.plan) >= 0)
+
+
+def operator_that_rounds_scores_to(dtype):
+    """A stand-in for FastVideo's operator, in tile order, whose selection alone rounds."""
+    def operator(q, k, v, variable_block_sizes, q_variable_block_sizes, topk, block_size, compress_attn_weight):
+        lens, tokens = variable_block_sizes, math.prod(block_size)
+        scale = q.shape[-1] ** -0.5
+        means = [x.float().unflatten(2, (-1, tokens)).sum(3) / lens[:, None] for x in (q, k, v)]
+        pooled_q, pooled_k = (x.to(dtype).float() for x in means[:2])
+        scores = (scale * (pooled_q @ pooled_k.mT).to(dtype)).to(dtype)
+        index = torch.sort(scores, dim=-1, descending=True, stable=True).indices[..., :topk]
+        kept = torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, index, True)
+        valid = (torch.arange(tokens) < lens[:, None]).flatten()
+        mask = kept.repeat_interleave(tokens, 2).repeat_interleave(tokens, 3) & valid
+        coarse = scaled_dot_product_attention(*means).repeat_interleave(tokens, 2)
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask) + compress_attn_weight * coarse
+    return operator
+
+
+def test_fastvideo_is_held_to_the_selection_by_rounded_scores(library, monkeypatch):
+    case, sets, _ = tiny(library)
+    for s in sets:
+        s.q += 1
+        s.k += 8  # scores far from 0 and near each other: rounded to bf16, many are the same
+    list(ours.contestants(library, case, sets))
+    same = [s.lists.kept(h, i) == s.rounded_lists.kept(h, i) for s in sets for h in range(2) for i in range(36)]
+    assert sum(same) < len(same) / 2
+
+    def error(dtype):
+        package = types.SimpleNamespace(video_sparse_attn=operator_that_rounds_scores_to(dtype))
+        monkeypatch.setitem(sys.modules, "fastvideo_kernel", package)
+        contestant = others.fastvideo(case, sets)
+        return contestant.checked() / contestant.limit
+
+    assert error(torch.bfloat16) < 0.1
+    assert error(torch.float32) > 1
 
 
 def test_a_wrong_or_unwritten_output_is_noticed(library):
@@ -110,7 +148,7 @@ def test_a_wrong_or_unwritten_output_is_noticed(library):
     assert found["operator"].error(0) > 0.1  # out holds the fine stage alone
     fine.calls[0] = lambda: None
     assert not fine.checked() <= fine.limit  # NaN
-    sets[1].count[...] = 1
+    sets[1].lists.count[...] = 1
     assert fine.error(1) > 0.1  # another list than that of the output
 
 
@@ -132,7 +170,7 @@ def test_tile_order_and_back(library):
 def test_pairs_are_counted_by_tokens(library):
     _, (s, _), _ = tiny(library)
     lens = s.plan.tile_len.tolist()
-    want = sum(lens[i] * sum(lens[j] for j in s.kept(h, i)) for h in range(2) for i in range(len(lens)))
+    want = sum(lens[i] * sum(lens[j] for j in s.lists.kept(h, i)) for h in range(2) for i in range(len(lens)))
     assert problem.kept_pairs(s)[0] == want
 
 
