@@ -9,10 +9,8 @@ several sets of inputs, with the L2 flushed before each; power and clocks are sa
 and libvsa.so; --backend cpu tries the program out without a GPU.
 """
 
-import argparse
 import contextlib
 import json
-import re
 import statistics
 import subprocess
 import sys
@@ -21,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+import arguments
 import others
 import others_backward
 import ours
@@ -89,7 +88,7 @@ def run_case(case, library, options, clock, device, emit):
         emit({"case": case.name, "what": what, **why})
 
     for what, factory in factories.items():
-        if not re.search(options.others, what):
+        if what not in options.others:
             continue
         try:
             contestants.append(factory(case, sets))
@@ -166,18 +165,12 @@ def _short(e):
     return f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"[:200]
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default="build/src/libvsa.so")
-    parser.add_argument("--backend", default="cuda", choices=["cuda", "cpu", "reference"])
-    parser.add_argument("--cases", default="", help="regular expression that case names match")
-    parser.add_argument("--passes", default="forward", choices=list(PASSES), help="what is timed")
-    parser.add_argument("--others", default="", help="regular expression that compared contestants match")
-    parser.add_argument("--repeats", type=int, default=24)
-    parser.add_argument("--sets", type=int, default=3, help="sets of inputs that rounds rotate over")
-    parser.add_argument("--budget-s", type=float, default=1e9, help="no case starts later than this")
-    parser.add_argument("--commit", help="the source of libvsa, where git does not know it")
-    options = parser.parse_args(arguments)
+def main(argv=None):
+    parser = arguments.parser(__doc__.splitlines()[0], list(PASSES))
+    options = parser.parse_args(argv)
+    cases = problem.CASES if options.backend == "cuda" else problem.TINY_CASES
+    names = arguments.chosen(parser, "--cases", options.cases, [case.name for case in cases])
+    options.others = arguments.chosen(parser, "--others", options.others, list(PASSES[options.passes][1]), none="")
     device = torch.device("cuda" if options.backend == "cuda" else "cpu")
     if device.type == "cuda" and not torch.cuda.is_available():
         print("contestants.py: error: PyTorch sees no GPU", file=sys.stderr)
@@ -189,11 +182,15 @@ def main(arguments=None):
     began, right = time.monotonic(), True
     stream = torch.cuda.Stream() if device.type == "cuda" else None
     with torch.cuda.stream(stream) if stream else contextlib.nullcontext(), torch.no_grad():
-        library = Library(Path(options.library), options.backend, device, stream.cuda_stream if stream else None)
+        try:
+            library = Library(Path(options.library), options.backend, device, stream.cuda_stream if stream else None)
+        except (OSError, AttributeError, RuntimeError) as e:
+            parser.error(f"argument --library: expected libvsa with the backend {options.backend}, "
+                         f"got {options.library}: {str(e).splitlines()[0]}")
         emit(header(library, device, options))
         clock = Clock(device)
-        for case in problem.CASES if device.type == "cuda" else problem.TINY_CASES:
-            if not re.search(options.cases, case.name):
+        for case in cases:
+            if case.name not in names:
                 continue
             if time.monotonic() - began > options.budget_s:
                 emit({"case": case.name, "left_out": f"no time after {options.budget_s:g} s"})

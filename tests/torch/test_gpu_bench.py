@@ -1,6 +1,5 @@
-"""bench/gpu on a machine without a GPU: its arithmetic, its checks and its tables."""
+"""bench/gpu on a machine without a GPU: its arithmetic and its checks."""
 
-import json
 import math
 import os
 import sys
@@ -20,7 +19,6 @@ import others_backward  # noqa: E402
 import ours  # noqa: E402
 import ours_backward  # noqa: E402
 import problem  # noqa: E402
-import table  # noqa: E402
 import vsa_c  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -190,95 +188,3 @@ def test_all_run_in_every_round_and_in_turn(library):
     times = contestants.time_in_turns(entrants, 2, 4, Recorder())
     assert {what: len(ms) for what, ms in times.items()} == {"a": 4, "b": 4, "c": 4}
     assert order[contestants.WARMUP:] == [("abc", 0), ("bca", 1), ("cab", 0), ("abc", 1)]
-
-
-def test_the_program_writes_rows_that_become_tables(library, capsys, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fastvideo_kernel", None)  # absent, also where it is installed
-    status = contestants.main(["--library", os.environ["VSA_LIBRARY"], "--backend", "cpu", "--cases", "kept50/random",
-                               "--others", "gemm|dense|fastvideo", "--repeats", "2"])
-    assert status == 0
-    lines = capsys.readouterr().out.splitlines()
-    rows = [json.loads(line) for line in lines]
-    assert "header" in rows[0]
-    assert {r["what"] for r in rows if "absent" in r} >= {"fastvideo"}
-    assert all(r["repeats"] == 2 for r in rows if "median_ms" in r)
-    text = table.tables(*table.read(lines))
-    assert "| kept50, random | operator |" in text
-    assert "- fastvideo absent: " in text
-
-
-def test_backward_rows_become_tables(library, capsys):
-    assert contestants.main(["--library", os.environ["VSA_LIBRARY"], "--backend", "cpu", "--passes", "backward",
-                             "--others", "gemm|dense", "--repeats", "2"]) == 0
-    text = table.tables(*table.read(capsys.readouterr().out.splitlines()))
-    backward, training = text.split("Backward alone.")[1].split("Forward and backward.")
-    assert "| kept50, random | operator |" in backward and "| kept50, random | operator |" in training
-
-
-# --- tables, from a made-up run --------------------------------------------------------------------
-
-CASE = "s_t64/kept12.5/random"
-
-
-def row(what, ms, flops=None, l2_bytes=None):
-    return {"case": CASE, "what": what, "median_ms": ms, "iqr_ms": 0.01, "min_ms": ms, "repeats": 24,
-            "relative_error": 0.002, "flops": flops, "l2_bytes": l2_bytes, "workspace_mb": 1.0}
-
-
-MADE_UP = [
-    {"header": {"commit": "abc1234", "card": "NVIDIA H200", "driver": "580.0", "repeats": 24, "sets": 3}},
-    {"case": CASE, "what": "fastvideo", "absent": "No module named 'fastvideo_kernel'"},
-    row("gemm", 1.0, 1e12), row("dense_cudnn", 10.0, 6e12, 2e9), row("fine", 1.5, 0.75e12, 8.77e9),
-    row("operator", 2.0, 0.75e12, 8.77e9), row("select", 0.03),
-    {"case": CASE, "summary": {"grid": [8, 64, 64], "tile": [4, 4, 4], "heads": 12, "head_dim": 128, "topk": 64,
-                               "num_tiles": 512, "shared": 0.125, "power_w": [600.0, 650.0, 690.0],
-                               "sm_mhz": [1600.0, 1700.0, 1980.0]}},
-    {"case": "s_t64/kept5/random", "left_out": "no time after 400 s"},
-]
-
-
-def test_tables_of_a_made_up_run():
-    text = table.tables(*table.read(map(json.dumps, MADE_UP)))
-    assert "| commit | abc1234 |" in text and "| card | NVIDIA H200 |" in text and "| driver | 580.0 |" in text
-    # 0.75e12 in 1.5 ms; 10 / 1.5; 0.75e12 at 1e15 a second; 8.77e9 bytes at 8.77e12 a second.
-    assert "| kept12.5, random | fine stage | 1.500 (0.010) | 500 | 6.67 | 0.750 | 8.77 GB, 1.000 | 2.0e-03 |" in text
-    assert "| kept12.5, random | dense, cuDNN | 10.000 (0.010) | 600 | 1.00 | 6.000 |" in text
-    assert "| 0.030 (0.010) | 0.500 | 1.000 (0.010) | 0.12 | 600 / 650 / 690 | 1600 / 1700 / 1980 |" in text
-    assert "- fastvideo absent: No module named 'fastvideo_kernel' (kept12.5/random)" in text
-    assert "- case left out: no time after 400 s (kept5/random)" in text
-
-
-def test_two_passes_of_a_case_keep_their_product_and_power():
-    backward = [{**row("operator_backward", 5.0, 1.875e12)}, {**row("fine_backward", 4.5, 1.875e12)},
-                {**row("coarse_backward", 0.1)}, row("gemm", 2.0, 1e12),
-                {"case": CASE, "summary": {**MADE_UP[-2]["summary"], "power_w": [500.0, 510.0, 520.0]}}]
-    lines = list(map(json.dumps, [*MADE_UP, *backward]))
-    text = table.tables(*table.read(lines))
-    assert "| kept12.5, random | fine stage | 1.500 (0.010) | 500 | 6.67 | 0.750 |" in text
-    assert "| 0.030 (0.010) | 0.500 | 1.000 (0.010) | 0.12 | 600 / 650 / 690 |" in text
-    assert "| kept12.5, random | fine stage | 4.500 (0.010) | 417 |  | 3.750 |" in text
-    assert "| 0.100 (0.010) |  | 0.500 | 2.000 (0.010) | 0.12 | 500 / 510 / 520 |" in text
-    with pytest.raises(ValueError, match="expected one row of fine, got two"):
-        table.read([*lines, json.dumps(row("fine", 1.0))])
-
-
-def test_the_page_keeps_what_is_around_its_tables(tmp_path):
-    run, page = tmp_path / "run.jsonl", tmp_path / "page.md"
-    run.write_text("\n".join(map(json.dumps, MADE_UP)))
-    page.write_text(f"before\n{table.BEGIN}\nstale figures\n{table.END}\nafter\n")
-    for _ in range(2):
-        assert table.main([str(run), "--page", str(page)]) == 0
-        text = page.read_text()
-        assert text.startswith("before\n") and text.endswith("\nafter\n")
-        assert "stale figures" not in text and text.count("| commit | abc1234 |") == 1
-    assert table.put_into((ROOT / "docs/performance.md").read_text(), "x")
-    page.write_text("no markers")
-    assert table.main([str(run), "--page", str(page)]) == 1
-
-
-def test_power_samples_are_summed_up():
-    import power
-    watch = power.Watch()
-    watch.lines = ["650.5, 1700, 60, 0x4\n", "[N/A], 1980, 61, 0x0\n", "cut"]
-    assert watch.summary() == {"power_w": [650.5, 650.5, 650.5], "sm_mhz": [1700.0, 1840.0, 1980.0],
-                               "celsius": [60.0, 60.5, 61.0], "clock_reasons": ["0x0", "0x4"], "samples": 2}

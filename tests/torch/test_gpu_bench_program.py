@@ -1,0 +1,97 @@
+"""bench/gpu/contestants.py and tools/bench_gpu.sh as programs, on a machine without a GPU."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/gpu"))
+
+import contestants  # noqa: E402
+import problem  # noqa: E402
+import table  # noqa: E402
+
+
+@pytest.fixture
+def library():
+    path = os.environ.get("VSA_LIBRARY")
+    if not path:
+        pytest.skip("VSA_LIBRARY does not name libvsa.so")
+    return path
+
+
+def test_the_program_writes_rows_that_become_tables(library, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastvideo_kernel", None)  # absent, also where it is installed
+    status = contestants.main(["--library", library, "--backend", "cpu", "--cases", "kept50/random",
+                               "--others", "gemm|dense|fastvideo", "--repeats", "2"])
+    assert status == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert "header" in rows[0]
+    assert {r["what"] for r in rows if "absent" in r} >= {"fastvideo"}
+    assert all(r["repeats"] == 2 for r in rows if "median_ms" in r)
+    text = table.tables(*table.read(lines))
+    assert "| kept50, random | operator |" in text
+    assert "- fastvideo absent: " in text
+
+
+def test_backward_rows_become_tables(library, capsys):
+    assert contestants.main(["--library", library, "--backend", "cpu", "--passes", "backward",
+                             "--others", "gemm|dense", "--sets", "1", "--repeats", "1"]) == 0
+    text = table.tables(*table.read(capsys.readouterr().out.splitlines()))
+    backward, training = text.split("Backward alone.")[1].split("Forward and backward.")
+    assert "| kept50, random | operator |" in backward and "| kept50, random | operator |" in training
+
+
+def test_none_of_the_others_can_be_asked_for(library, capsys):
+    assert contestants.main(["--library", library, "--backend", "cpu", "--cases", "kept50/random", "--others", "^$",
+                             "--repeats", "1"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {r["what"] for r in rows if "what" in r} == {"operator", "operator_list", "fine", "pool_qkv", "coarse",
+                                                        "select"}
+
+
+def refusal(capsys, *options):
+    """The one line that contestants.py ends with."""
+    with pytest.raises(SystemExit) as ended:
+        contestants.main(["--backend", "cpu", *options])
+    assert ended.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    return captured.err
+
+
+@pytest.mark.parametrize("option, value, expected", [
+    ("--cases", "[", "invalid regular expression '[': "), ("--others", "(", "invalid regular expression '(': "),
+    ("--sets", "0", "expected a positive integer, got 0"), ("--repeats", "0", "expected a positive integer, got 0"),
+    ("--sets", "-1", "expected a positive integer, got -1"), ("--repeats", "2.5", "expected a positive integer, got 2.5"),
+    ("--budget-s", "0", "expected a positive number of seconds, got 0"),
+    ("--budget-s", "nan", "expected a positive number of seconds, got nan"),
+    ("--budget-s", "soon", "expected a positive number of seconds, got soon"),
+    ("--passes", "sideways", "invalid choice: 'sideways'"), ("--backend", "tpu", "invalid choice: 'tpu'"),
+])
+def test_a_wrong_option_is_named_with_what_was_expected(capsys, option, value, expected):
+    assert refusal(capsys, option, value).startswith(f"contestants.py: error: argument {option}: {expected}")
+
+
+def test_a_pattern_that_matches_nothing_is_answered_with_the_names(capsys):
+    assert refusal(capsys, "--cases", "nosuch") == (
+        "contestants.py: error: argument --cases: 'nosuch' matches none of "
+        + ", ".join(case.name for case in problem.TINY_CASES) + "\n")
+    assert "argument --cases: '^$' matches none of tiny" in refusal(capsys, "--cases", "^$")
+    assert refusal(capsys, "--others", "nosuch").endswith(
+        "'nosuch' matches none of gemm, dense_cudnn, dense_flash3, flex_attention, fastvideo\n")
+    assert "matches none of dense_cudnn_backward, " in refusal(capsys, "--passes", "backward", "--others", "fastvideo")
+
+
+def test_a_library_that_is_missing_or_another_one_is_named(capsys, tmp_path):
+    expected = "contestants.py: error: argument --library: expected libvsa with the backend cpu, got "
+    missing, text = tmp_path / "nosuch.so", tmp_path / "text.so"
+    text.write_text("no library")
+    assert refusal(capsys, "--library", str(missing)).startswith(f"{expected}{missing}: ")
+    assert refusal(capsys, "--library", str(text)).startswith(f"{expected}{text}: ")
+    assert "undefined symbol: vsa_" in refusal(capsys, "--library", torch._C.__file__)  # a library, not this one
