@@ -1,31 +1,55 @@
 #!/bin/sh
-# Builds libvsa and runs the GPU bench: JSON lines into out/bench-gpu.jsonl, tables into
-# out/bench-gpu.md. Where PYTHON (default python3) has a PyTorch that sees the GPU, one process compares
-# all contestants (bench/gpu/contestants.py); elsewhere vsa_gpu_bench times this library alone.
+# Builds libvsa and runs the GPU bench. Where PYTHON (default python3) has a PyTorch that sees the GPU, one
+# process compares all contestants (bench/gpu/contestants.py): JSON lines into out/bench-gpu.jsonl, tables into
+# out/bench-gpu.md and to stdout. Elsewhere vsa_gpu_bench times this library alone, forward: JSON lines into
+# out/bench-gpu.jsonl, a summary to stderr, no tables.
 # usage: tools/bench_gpu.sh [options of cmake --build]
 # CASES (a regular expression that case names match), REPEATS (default 24) and PASSES (forward or
-# backward, default forward) choose.
+# backward, default forward; backward needs PyTorch) choose.
+# Exit status 1: something was wrong or failed; 2: a choice is not possible; 3: nvcc, a GPU or PyTorch is missing.
 set -eu
 cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+passes=${PASSES:-forward}
+
+# refuse STATUS TEXT
+refuse() {
+  echo "bench-gpu: error: $2" >&2
+  exit "$1"
+}
+
+case $passes in
+  forward | backward) ;;
+  *) refuse 2 "PASSES: expected forward or backward, got $passes" ;;
+esac
 if ! command -v "${CUDACXX:-nvcc}" > /dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
-  echo "bench-gpu: error: expected a CUDA toolkit of 12.5 or later, found no nvcc" >&2
-  echo "hint: PATH, CUDACXX and /usr/local/cuda are searched" >&2
-  exit 3
+  refuse 3 "expected a CUDA toolkit of 12.5 or later, found no nvcc in PATH, CUDACXX or /usr/local/cuda"
 fi
+torch=no
+"$python" -c "import torch; torch.cuda.init()" 2> /dev/null && torch=yes
+if [ $torch = no ]; then
+  nvidia-smi -L 2> /dev/null | grep -q '^GPU ' ||
+    refuse 3 "expected an NVIDIA GPU, found none: neither nvidia-smi nor PyTorch in $python sees one"
+  [ "$passes" = forward ] ||
+    refuse 3 "PASSES=$passes needs a PyTorch that sees the GPU, $python has none (PYTHON names another)"
+fi
+
 tools/install_deps.sh build
 cmake --preset release -DVSA_CUDA=ON -DVSA_BUILD_BENCH=ON --log-level=WARNING
 cmake --build --preset release --target vsa_gpu_bench vsa_shared "$@"
 mkdir -p out
 run=out/bench-gpu.jsonl
-python=${PYTHON:-python3}
-if "$python" -c "import torch; torch.cuda.init()" 2> /dev/null; then
-  status=0
-  "$python" bench/gpu/contestants.py --cases "${CASES:-}" --repeats "${REPEATS:-24}" \
-    --passes "${PASSES:-forward}" > "$run" || status=$?
-  "$python" bench/gpu/table.py "$run" | tee out/bench-gpu.md
-  echo "$run, out/bench-gpu.md"
-  exit "$status"
+rm -f "$run" out/bench-gpu.md # none of another run beside those of this one
+if [ $torch = no ]; then
+  echo "bench-gpu: this library alone: $python has no PyTorch that sees a GPU" >&2
+  build/bench/vsa_gpu_bench "${CASES:-}" "${REPEATS:-24}" > "$run"
+  echo "$run"
+  exit
 fi
-echo "bench-gpu: this library alone: $python has no PyTorch that sees a GPU" >&2
-build/bench/vsa_gpu_bench "${CASES:-}" "${REPEATS:-24}" > "$run"
-echo "$run"
+status=0
+"$python" bench/gpu/contestants.py --cases "${CASES:-}" --repeats "${REPEATS:-24}" --passes "$passes" > "$run" ||
+  status=$?
+[ -s "$run" ] || exit "$status"
+"$python" bench/gpu/table.py "$run" | tee out/bench-gpu.md
+echo "$run, out/bench-gpu.md"
+exit "$status"

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 build=${1:-build-torch}
 bundle=$build/bundle
 rm -rf "$bundle"
-mkdir -p "$bundle/lib" "$bundle/bench" "$bundle/docs" "$bundle/examples" "$bundle/tests" "$bundle/models/wan-toy"
+mkdir -p "$bundle/lib" "$bundle/bench" "$bundle/docs" "$bundle/examples" "$bundle/tests" "$bundle/tools" "$bundle/models/wan-toy"
 cmake --install "$build" --component vsa_torch --prefix "$bundle/site" >/dev/null
 strip "$bundle/site/vsa_torch/_vsa_ops.so"
 cp -L "$build/src/libvsa.so" tools/torch_run.sh pyproject.toml "$bundle/"
@@ -16,6 +16,7 @@ cp -r tests/torch "$bundle/tests/"
 cp -r examples/torch "$bundle/examples/"
 cp -r bench/gpu "$bundle/bench/"
 cp docs/performance.md "$bundle/docs/"
+cp tools/bench_gpu.sh "$bundle/tools/"
 cp -r training "$bundle/" && rm -r "$bundle/training/results"
 cp -r models/wan-toy/tokenizer "$bundle/models/wan-toy/"
 git describe --always --dirty > "$bundle/COMMIT"

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -95,3 +97,73 @@ def test_a_library_that_is_missing_or_another_one_is_named(capsys, tmp_path):
     assert refusal(capsys, "--library", str(missing)).startswith(f"{expected}{missing}: ")
     assert refusal(capsys, "--library", str(text)).startswith(f"{expected}{text}: ")
     assert "undefined symbol: vsa_" in refusal(capsys, "--library", torch._C.__file__)  # a library, not this one
+
+
+# --- tools/bench_gpu.sh ----------------------------------------------------------------------------
+
+SEES_GPU, NO_GPU = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)'", "echo 'No devices were found'; exit 6"
+TORCH = """case $1 in
+  *contestants.py) echo "$@"; exit ${WRONG:-0} ;;
+  *table.py) echo tables of "$(cat "$2")" ;;
+esac"""
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """bench(python, nvidia_smi, **environment) runs a copy of the script among stand-ins for what it calls."""
+    def program(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def run(python, nvidia_smi, **environment):
+        program("bin/nvcc", "")
+        program("tools/install_deps.sh", "")
+        shutil.copy(ROOT / "tools/bench_gpu.sh", tmp_path / "tools")
+        program("bin/cmake", f"echo >> {tmp_path}/built")
+        program("bin/nvidia-smi", nvidia_smi)
+        program("build/bench/vsa_gpu_bench", 'echo alone "$@"')
+        found = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "PYTHON": program("bin/python", python), **environment}
+        return subprocess.run([tmp_path / "tools/bench_gpu.sh"], env=found, capture_output=True, text=True, check=False)
+
+    run.out, run.built = tmp_path / "out", tmp_path / "built"
+    return run
+
+
+@pytest.mark.parametrize("python, nvidia_smi, environment, status, expected", [
+    ("exit 1", NO_GPU, {}, 3, "expected an NVIDIA GPU, found none"),
+    ("exit 1", "exit 9", {"PASSES": "backward"}, 3, "expected an NVIDIA GPU, found none"),
+    ("exit 1", SEES_GPU, {"PASSES": "backward"}, 3, "PASSES=backward needs a PyTorch that sees the GPU"),
+    (TORCH, SEES_GPU, {"PASSES": "sideways"}, 2, "PASSES: expected forward or backward, got sideways"),
+])
+def test_what_is_missing_is_one_line_before_anything_is_built(bench, python, nvidia_smi, environment, status, expected):
+    done = bench(python, nvidia_smi, **environment)
+    assert done.returncode == status
+    assert done.stderr.startswith(f"bench-gpu: error: {expected}") and done.stderr.count("\n") == 1
+    assert not bench.built.exists() and not bench.out.exists()
+
+
+def test_with_pytorch_there_are_rows_and_tables_also_of_a_run_with_failures(bench):
+    done = bench(TORCH, NO_GPU, PASSES="backward", CASES="wan", WRONG="1")  # PyTorch is enough to know of the GPU
+    rows = "bench/gpu/contestants.py --cases wan --repeats 24 --passes backward\n"
+    assert done.returncode == 1 and bench.built.exists()
+    assert (bench.out / "bench-gpu.jsonl").read_text() == rows
+    assert (bench.out / "bench-gpu.md").read_text() == f"tables of {rows}"
+    assert done.stdout == f"tables of {rows}out/bench-gpu.jsonl, out/bench-gpu.md\n"
+
+
+def test_without_pytorch_there_are_rows_alone_and_no_tables_of_another_run(bench):
+    bench(TORCH, SEES_GPU)
+    done = bench("exit 1", SEES_GPU, CASES="wan", REPEATS="5")
+    assert done.returncode == 0 and "this library alone" in done.stderr
+    assert done.stdout == "out/bench-gpu.jsonl\n"
+    assert [path.name for path in bench.out.iterdir()] == ["bench-gpu.jsonl"]
+    assert (bench.out / "bench-gpu.jsonl").read_text() == "alone wan 5\n"
+
+
+def test_a_run_without_rows_makes_no_tables(bench):
+    done = bench('case $1 in *contestants.py) echo "contestants.py: error: no case" >&2; exit 2 ;; esac', SEES_GPU)
+    assert done.returncode == 2
+    assert done.stdout == "" and done.stderr == "contestants.py: error: no case\n"
