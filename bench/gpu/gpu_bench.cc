@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <regex>
+#include <vector>
 
 #include "bench/gpu/check.h"
 #include "bench/gpu/data.h"
@@ -277,9 +278,27 @@ void run_case(const BenchCase& c, Timer& timer, int num_sms, bool& all_right) {
   report("coarse", timer.time(coarse_call), {}, coarse_call.megabytes());
 }
 
+int refuse(const std::string& why) {
+  fmt::print(stderr, "vsa_gpu_bench: error: {}\n", why);
+  return 2;
+}
+
 int run(int argc, char** argv) {
-  const std::regex filter(argc > 1 ? argv[1] : "");
-  const int repeats = argc > 2 ? std::max(1, std::atoi(argv[2])) : 20;
+  const std::string pattern = argc > 1 ? argv[1] : "";
+  const int repeats = argc > 2 ? std::atoi(argv[2]) : 20;
+  if (repeats < 1) return refuse(fmt::format("repeats: expected at least 1, got {}", argv[2]));
+  std::vector<BenchCase> cases = bench_cases();
+  std::string names;
+  for (const BenchCase& c : cases) names += "\n  " + c.name;
+  try {
+    const std::regex filter(pattern);
+    std::erase_if(cases, [&](const BenchCase& c) { return !std::regex_search(c.name, filter); });
+  } catch (const std::regex_error&) {
+    return refuse(fmt::format("cases: expected a regular expression, got {}", pattern));
+  }
+  if (cases.empty()) {
+    return refuse(fmt::format("cases: no name matches {}; there are{}", pattern, names));
+  }
   const BackendInfo info = cuda::info();
   if (!info.available) {
     fmt::print(stderr, "vsa_gpu_bench: error: {}\n", info.detail);
@@ -293,9 +312,7 @@ int run(int argc, char** argv) {
              info.detail, num_sms, driver, repeats);
   Timer timer(repeats);
   bool all_right = true;
-  for (const BenchCase& c : bench_cases()) {
-    if (std::regex_search(c.name, filter)) run_case(c, timer, num_sms, all_right);
-  }
+  for (const BenchCase& c : cases) run_case(c, timer, num_sms, all_right);
   return all_right ? 0 : 1;
 }
 
