@@ -44,7 +44,8 @@ else()
   message(STATUS "CUDA backend: left out, ${VSA_CUDA_ABSENCE}")
 endif()
 
-# A register that spills, or a wgmma that ptxas runs one at a time, is a fault and not a remark.
+# A register that spills is an error by these options, a wgmma that ptxas serialises by the launcher.
+set(VSA_CUDA_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/wgmma_launcher.sh)
 set(VSA_CUDA_OPTIONS -gencode=arch=compute_90a,code=sm_90a -Xcompiler=-Wall,-Wextra
     -Xptxas=-warn-spills,-Werror -Werror=all-warnings)
 
@@ -59,4 +60,6 @@ function(vsa_add_cuda target)
   target_compile_definitions(${target} PRIVATE VSA_HAS_CUDA)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${VSA_CUDA_OPTIONS}>)
+  set_property(TARGET ${target} PROPERTY CUDA_COMPILER_LAUNCHER ${VSA_CUDA_LAUNCHER}
+                                         ${CMAKE_CUDA_COMPILER_LAUNCHER})
 endfunction()
