@@ -1,5 +1,5 @@
 # The CUDA backend: built where a CUDA toolkit is found. Sets VSA_HAS_CUDA, or VSA_CUDA_ABSENCE, the
-# reason that `vsa --version` shows.
+# reason that `vsa --version` shows; VSA_CUDA_STATE in the cache is what CI shows.
 set(VSA_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if a toolkit is found), ON or OFF")
 set_property(CACHE VSA_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -14,6 +14,9 @@ else()
   include(CheckLanguage)
   # No architecture of CMake's choosing: the flags below name the one that the kernels need.
   set(CMAKE_CUDA_ARCHITECTURES OFF)
+  if(NOT CMAKE_CUDA_COMPILER)
+    unset(CMAKE_CUDA_COMPILER CACHE)  # a toolkit may have come since the last look
+  endif()
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
     set(VSA_CUDA_ABSENCE "no CUDA toolkit was found at configure time")
@@ -39,10 +42,12 @@ if(VSA_HAS_CUDA)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   endif()
-  message(STATUS "CUDA backend: for sm_90a, by nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
+  set(state "compiled for sm_90a by nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
 else()
-  message(STATUS "CUDA backend: left out, ${VSA_CUDA_ABSENCE}")
+  set(state "LEFT OUT: ${VSA_CUDA_ABSENCE}")
 endif()
+set(VSA_CUDA_STATE "${state}" CACHE INTERNAL "")
+message(NOTICE "CUDA backend: ${state}")
 
 # A register that spills is an error by these options, a wgmma that ptxas serialises by the launcher.
 set(VSA_CUDA_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/wgmma_launcher.sh)
