@@ -121,6 +121,7 @@ def run_case(case, library, options, clock, device, emit):
         emit({"case": case.name, "what": contestant.what, "median_ms": round(statistics.median(ms), 5),
               "iqr_ms": round(quartiles[2] - quartiles[0], 5), "min_ms": round(min(ms), 5), "repeats": len(ms),
               "relative_error": errors[contestant.what], "flops": flops, "l2_bytes": l2_bytes,
+              "bytes": contestant.bytes,
               "workspace_mb": contestant.workspace_mb})
     emit({"case": case.name, "summary": {
         "grid": case.grid, "tile": case.tile, "heads": case.heads, "head_dim": case.head_dim,

@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import gradients
 import others
-from ours import Contestant, max_or_nan
+from contestant import Contestant, max_or_nan
 from ours_backward import BACKWARD, BOTH
 
 

@@ -4,7 +4,7 @@ import torch
 
 import gradients
 import problem
-from ours import Contestant, max_or_nan, run_and_wait
+from contestant import Contestant, max_or_nan, run_and_wait
 from vsa_c import ONE, SelectOptions, bhsd, bshd, gate, lut
 
 BACKWARD, BOTH = 2.5, 3.5  # FLOP of a pass, in those of forward: five products instead of two

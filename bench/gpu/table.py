@@ -13,17 +13,20 @@ from pathlib import Path
 BEGIN, END = "<!-- tables: bench/gpu/table.py -->", "<!-- end of tables -->"
 # Measured: TMA brings 4x4x4 cubes at this rate from the L2 into shared memory of all multiprocessors.
 L2_BYTES_PER_S = 8.77e12
+COPY_BYTES_PER_S = 4.24e12  # measured: read and written
 DENSE = {"dense_cudnn": "dense, cuDNN", "dense_flash3": "dense, FlashAttention-3"}
 SPARSE = {"fine": "fine stage", "operator": "operator", "operator_list": "operator, list given",
           "flex_attention": "FlexAttention", "fastvideo": "FastVideo"}
-STAGES = {"pool_qkv": "pool of q, k, v", "coarse": "coarse", "select": "select"}
+STAGES = {"pool_qkv": "pool of q, k, v", "coarse": "coarse", "select": "select", "combine": "combine", "tile": "tile",
+          "untile": "untile", "norm_rope_pool": "norm_rope_pool"}
 BACKWARD_STAGES = {"pool_backward": "pool, one tensor", "coarse_backward": "coarse", "combine_backward": "combine"}
 NOTES = """Milliseconds: median (interquartile range). `x` is the time of dense cuDNN in the same case over this one;
 TFLOP/s count pairs of tokens that the list keeps. *Tensor* is the time of those operations at the rate of the
 8192^3 product in the same case. *L2* is what is read if every query tile streams its own keys and values, and the
 time of that at 8.77 TB/s; tiles that share them read less. `fine`, `operator` and dense read q, k and v as models
 hold them (dense: [B,H,S,D]); FlexAttention (the fine stage alone) and FastVideo (its operator) get tile order, made
-before the clock runs. Backward counts 2.5 times the FLOP of forward and is compared with dense backward; dense and
+before the clock runs. Of the other stages, *bytes* is the time of what each has to read and write, once, at the 4.24 TB/s of a
+copy. Backward counts 2.5 times the FLOP of forward and is compared with dense backward; dense and
 FlexAttention run through PyTorch's autograd. *Shared*: of the tiles that two neighbouring query tiles keep, the share that both keep."""
 
 
@@ -136,7 +139,8 @@ def _attention(members, suffix=""):
 def _stages(members, stages, whole, fine, passes):
     """The small stages, and what is left of the operator `whole` without `fine`."""
     members = {rest: case for rest, case in members.items() if passes in case.summaries}
-    if not any(what in case.rows for case in members.values() for what in stages):
+    stages = {what: title for what, title in stages.items() if any(what in case.rows for case in members.values())}
+    if not stages:
         return []
     rows = []
     for rest, case in members.items():
@@ -144,7 +148,7 @@ def _stages(members, stages, whole, fine, passes):
         if whole in case.rows and fine in case.rows:
             rest_ms = case.ms(whole) - case.ms(fine)
         summary = case.summaries[passes]
-        rows.append([rest.replace("/", ", "), *(_time(case.rows.get(what)) for what in stages), _number(rest_ms, 3),
+        rows.append([rest.replace("/", ", "), *(_with_bytes(case.rows.get(what)) for what in stages), _number(rest_ms, 3),
                      _time(case.products[passes]), _number(summary.get("shared"), 2), _range(summary.get("power_w")),
                      _range(summary.get("sm_mhz"))])
     return [_markdown(["case", *stages.values(), "operator less fine", "8192^3 product", "shared",
@@ -179,6 +183,11 @@ def _markdown(head, rows):
 
 def _time(row):
     return "" if row is None else f"{row['median_ms']:.3f} ({row['iqr_ms']:.3f})"
+
+
+def _with_bytes(row):
+    moved = None if row is None else row.get("bytes")
+    return _time(row) + (f", bytes {moved / COPY_BYTES_PER_S * 1e3:.3f}" if moved else "")
 
 
 def _number(value, digits):

@@ -12,6 +12,7 @@ import torch
 
 BACKENDS = {"reference": 0, "cpu": 1, "cuda": 2}
 ROUNDING_BF16 = 1  # of the coarse stage
+NORM_OVER_ALL_HEADS = 2
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 
 
@@ -58,6 +59,11 @@ def _args(*fields):
 
 ARGS = {
     "tile": _args(("x", Tensor), ("plan", c_void_p), ("tiled", Tensor)),
+    "untile": _args(("tiled", Tensor), ("plan", c_void_p), ("x", Tensor)),
+    "norm_rope_pool": _args(("x", Tensor), ("plan", c_void_p), ("norm", c_int32), ("eps", c_float), ("weight", Tensor),
+                            ("rstd", Tensor), ("cos", Tensor), ("sin", Tensor), ("pooled", Tensor)),
+    "combine": _args(("fine_out", Tensor), ("coarse_out", Tensor), ("gate_coarse", Gate), ("gate_fine", Gate),
+                     ("q_plan", c_void_p), ("out", Tensor)),
     "pool": _args(("x", Tensor), ("plan", c_void_p), ("pooled", Tensor)),
     "coarse": _args(("q_pooled", Tensor), ("k_pooled", Tensor), ("v_pooled", Tensor), ("kv_plan", c_void_p),
                     ("scale", Scale), ("rounding", c_int32), ("coarse_scores", Tensor), ("coarse_out", Tensor)),
@@ -129,6 +135,7 @@ class Library:
         self._c.vsa_plan_destroy.argtypes, self._c.vsa_plan_destroy.restype = [c_void_p], None
         self._c.vsa_plan_get_info.argtypes = [c_void_p, c_void_p]
         self._c.vsa_plan_get_tile.argtypes = [c_void_p, c_int64, c_void_p, c_void_p]
+        self.backend = backend
         self._backend, self._device, self._stream = BACKENDS[backend], device, stream
         self.version = self._c.vsa_version().decode()
         info = BackendInfo(struct_size=sizeof(BackendInfo))

@@ -13,15 +13,18 @@ from torch.nn.functional import scaled_dot_product_attention
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/gpu"))
 
+import contestant  # noqa: E402
 import contestants  # noqa: E402
 import others  # noqa: E402
 import others_backward  # noqa: E402
 import ours  # noqa: E402
 import ours_backward  # noqa: E402
+import ours_stages  # noqa: E402
 import problem  # noqa: E402
 import vsa_c  # noqa: E402
 
 CPU = torch.device("cpu")
+STAGES = ["pool_qkv", "coarse", "select", "combine", "tile", "untile"]
 
 
 @pytest.fixture
@@ -42,9 +45,21 @@ def tiny(library, local=False):
 @pytest.mark.parametrize("local", [False, True])
 def test_every_contestant_of_this_library_is_right(library, local):
     _, _, found = tiny(library, local)
-    assert list(found) == ["operator", "operator_list", "fine", "pool_qkv", "coarse", "select"]
+    assert list(found) == ["operator", "operator_list", "fine", *STAGES]
     for contestant in found.values():
         assert contestant.checked() < 1e-5, contestant.what
+
+
+def test_norm_rope_pool_is_right_and_noticed_when_wrong():
+    """On the reference, as the CPU backend has none."""
+    library = vsa_c.Library(os.environ.get("VSA_LIBRARY") or pytest.skip("VSA_LIBRARY does not name libvsa.so"),
+                            "reference", CPU)
+    case = problem.TINY_CASES[0]
+    s = problem.Inputs(case, library.plan(case.grid, case.tile), torch.float32, CPU, 1)
+    stages = {c.what: c for c in ours_stages.contestants(library, s.plan, [s], vsa_c.SelectOptions(topk=2))}
+    entrant = stages["norm_rope_pool"]
+    assert entrant.checked() < 1e-5
+    assert not entrant.checked() <= entrant.limit  # a second call turns what the first left once more
 
 
 @pytest.mark.parametrize("local", [False, True])
@@ -185,7 +200,7 @@ def test_all_run_in_every_round_and_in_turn(library):
             order.append(("".join(c.what for c in contestants_), i))
             return [1.0] * len(contestants_)
 
-    entrants = [ours.Contestant(what, [None] * 2, None, None, None) for what in "abc"]
+    entrants = [contestant.Contestant(what, [None] * 2, None, None, None) for what in "abc"]
     times = contestants.time_in_turns(entrants, 2, 4, Recorder())
     assert {what: len(ms) for what, ms in times.items()} == {"a": 4, "b": 4, "c": 4}
     assert order[contestants.WARMUP:] == [("abc", 0), ("bca", 1), ("cab", 0), ("abc", 1)]

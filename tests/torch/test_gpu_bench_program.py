@@ -54,7 +54,7 @@ def test_none_of_the_others_can_be_asked_for(library, capsys):
                              "--repeats", "1"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {r["what"] for r in rows if "what" in r} == {"operator", "operator_list", "fine", "pool_qkv", "coarse",
-                                                        "select"}
+                                                        "select", "combine", "tile", "untile"}
 
 
 def refusal(capsys, *options):

@@ -43,6 +43,13 @@ def test_tables_of_a_made_up_run():
     assert "- case left out: no time after 400 s (kept5/random)" in text
 
 
+def test_stages_have_the_time_of_their_bytes_beside_them():
+    combine = {**row("combine", 0.05), "bytes": 4.24e8}
+    text = table.tables(*table.read(map(json.dumps, [MADE_UP[0], combine, *MADE_UP[1:]])))
+    assert "| select | combine |" in text
+    assert "| 0.030 (0.010) | 0.050 (0.010), bytes 0.100 |" in text
+
+
 def test_two_passes_of_a_case_keep_their_product_and_power():
     backward = [{**row("operator_backward", 5.0, 1.875e12)}, {**row("fine_backward", 4.5, 1.875e12)},
                 {**row("coarse_backward", 0.1)}, row("gemm", 2.0, 1e12),
@@ -52,7 +59,7 @@ def test_two_passes_of_a_case_keep_their_product_and_power():
     assert "| kept12.5, random | fine stage | 1.500 (0.010) | 500 | 6.67 | 0.750 |" in text
     assert "| 0.030 (0.010) | 0.500 | 1.000 (0.010) | 0.12 | 600 / 650 / 690 |" in text
     assert "| kept12.5, random | fine stage | 4.500 (0.010) | 417 |  | 3.750 |" in text
-    assert "| 0.100 (0.010) |  | 0.500 | 2.000 (0.010) | 0.12 | 500 / 510 / 520 |" in text
+    assert "| 0.100 (0.010) | 0.500 | 2.000 (0.010) | 0.12 | 500 / 510 / 520 |" in text
     with pytest.raises(ValueError, match="expected one row of fine, got two"):
         table.read([*lines, json.dumps(row("fine", 1.0))])
 
