@@ -79,7 +79,7 @@ class BusyStream {
   BusyStream& operator=(const BusyStream&) = delete;
 
   void start();
-  void count_call() { calls_beside_ += cudaStreamQuery(stream_) == cudaErrorNotReady ? 1 : 0; }
+  void count_call();
   /// Calls that were enqueued completely while the work still ran.
   int calls_beside() const { return calls_beside_; }
 
