@@ -13,6 +13,15 @@ def run_and_wait(call, device):
         torch.cuda.synchronize()
 
 
+def in_turn(*calls):
+    """The calls one after the other as one."""
+    def call():
+        for one in calls:
+            one()
+    call.workspace = max((one.workspace for one in calls), key=lambda w: w.numel())
+    return call
+
+
 class Contestant:
     """calls[i] enqueues the work on set i; error(i) is that of what it left, at most `limit`.
 

@@ -4,7 +4,7 @@ import torch
 
 import gradients
 import problem
-from contestant import Contestant, max_or_nan, run_and_wait
+from contestant import Contestant, in_turn, max_or_nan, run_and_wait
 from vsa_c import ONE, SelectOptions, bhsd, bshd, gate, lut
 
 BACKWARD, BOTH = 2.5, 3.5  # FLOP of a pass, in those of forward: five products instead of two
@@ -54,15 +54,6 @@ def contestants(library, case, sets):
     yield entrant("operator_training", [in_turn(forward(s), call) for s, call in zip(sets, backward)], "operator", BOTH)
     yield entrant("fine_backward", [fine_backward(s) for s in sets], "fine", BACKWARD)
     yield from _small_stages(library, plan, sets)
-
-
-def in_turn(*calls):
-    """The calls one after the other as one."""
-    def call():
-        for one in calls:
-            one()
-    call.workspace = max((one.workspace for one in calls), key=lambda w: w.numel())
-    return call
 
 
 def _add_room(s, topk):

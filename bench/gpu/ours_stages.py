@@ -3,7 +3,7 @@
 import torch
 
 import problem
-from contestant import Contestant, max_or_nan
+from contestant import Contestant, in_turn, max_or_nan
 from vsa_c import NORM_OVER_ALL_HEADS, ONE, bhsd, bshd, gate, lut
 
 EPS = 1e-6
@@ -22,8 +22,8 @@ def contestants(library, plan, sets, select):
                           lambda i: max_or_nan(error(sets[i], rooms[i])), None, sets, bytes=moved)
 
     def pool_all(s, r):
-        return _all_of([library.prepare("pool", x=bshd(x), plan=plan.pointer, pooled=bhsd(to))
-                        for x, to in ((s.q, r.q), (s.k, r.k), (s.v, r.v))])
+        return in_turn(*(library.prepare("pool", x=bshd(x), plan=plan.pointer, pooled=bhsd(to))
+                         for x, to in ((s.q, r.q), (s.k, r.k), (s.v, r.v))))
 
     def coarse(s, r):
         return library.prepare("coarse", q_pooled=bhsd(r.q), k_pooled=bhsd(r.k), v_pooled=bhsd(r.v),
@@ -73,14 +73,6 @@ class _Room:
         self.raster, self.normed = torch.zeros_like(s.q), s.q.clone()
         angles = torch.arange(seq_len, device=device)[:, None] * 0.5 ** torch.arange(dim // 2, device=device)
         self.cos, self.sin = (f(angles).float()[None, None].contiguous() for f in (torch.cos, torch.sin))
-
-
-def _all_of(calls):
-    def call():
-        for one in calls:
-            one()
-    call.workspace = torch.cat([one.workspace for one in calls])
-    return call
 
 
 def _pool_errors(s, r):
