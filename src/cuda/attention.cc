@@ -50,8 +50,7 @@ class Forward {
     if (branches_.coarse()) {
       q_pooled_ = tiles(num_heads, num_q_tiles, head_dim);
       k_pooled_ = tiles(kv_heads, num_kv_tiles, head_dim);
-      scores_ = tiles(num_heads, num_q_tiles, (num_kv_tiles + 3) / 4 * 4);  // rows of 16 bytes
-      scores_.shape[3] = num_kv_tiles;
+      scores_ = take_coarse_scores(workspace_, {batch, num_heads, num_q_tiles, num_kv_tiles});
     }
     if (branches_.coarse_out) {
       v_pooled_ = tiles(kv_heads, num_kv_tiles, head_dim);

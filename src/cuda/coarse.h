@@ -44,6 +44,11 @@ inline constexpr int kCoarseColumns = 64;  ///< of a CTA, and of an element of s
 /// row in every 64 columns. 1/32 of the scores.
 float2* take_coarse_stats(Carver& workspace, int64_t rows, int64_t num_kv_tiles);
 
+/// Elements from a row of scores to the next: rows begin at multiples of 16 bytes.
+inline int64_t coarse_pitch(int64_t num_kv_tiles) { return (num_kv_tiles + 3) / 4 * 4; }
+/// Memory for scores {batch, num_heads, num_q_tiles, num_kv_tiles} of that pitch.
+Tensor take_coarse_scores(Carver& workspace, const Dims& dims);
+
 /// Writes scores, each once, and stats.
 Status run_coarse_scores(std::string_view operation, const CoarseParams& params, int64_t batch,
                          cudaStream_t stream);

@@ -32,23 +32,17 @@ CoarseGradients::CoarseGradients(Carver& workspace, const ConstTensor& q, const 
   const int64_t num_kv_tiles = k.shape[2];
   const int64_t kv_heads = k.shape[1];
   const int64_t group_size = q.shape[1] / kv_heads;
-  const int64_t pitch = (num_kv_tiles + 3) / 4 * 4;
-  const int64_t kv_head_bytes =
-      product(group_size, num_q_tiles, pitch, int64_t{sizeof(float)}, int64_t{backward ? 2 : 1});
+  const int64_t kv_head_bytes = product(group_size, num_q_tiles, coarse_pitch(num_kv_tiles),
+                                        int64_t{sizeof(float)}, int64_t{backward ? 2 : 1});
   const int64_t most = std::max<int64_t>(1, kMostScoreBytes / kv_head_bytes);
   batch_of_chunk_ = batch * kv_heads <= most ? batch : 1;
   kv_heads_of_chunk_ = std::min(kv_heads, most);
   const int64_t heads = kv_heads_of_chunk_ * group_size;
-  const auto take = [&] {
-    Tensor t = Tensor::bhsd(workspace.take<float>(batch_of_chunk_, heads, num_q_tiles, pitch),
-                            DType::kF32, {batch_of_chunk_, heads, num_q_tiles, pitch});
-    t.shape[3] = num_kv_tiles;
-    return t;
-  };
-  scores_ = take();
+  const Dims scores{batch_of_chunk_, heads, num_q_tiles, num_kv_tiles};
+  scores_ = take_coarse_scores(workspace, scores);
   stats_ = take_coarse_stats(workspace, batch_of_chunk_ * heads * num_q_tiles, num_kv_tiles);
   if (!backward) return;
-  dscores_ = take();
+  dscores_ = take_coarse_scores(workspace, scores);
   row_stats_ = workspace.take<CoarseRowStats>(batch_of_chunk_, heads, num_q_tiles);
 }
 

@@ -158,7 +158,6 @@ __global__ void __launch_bounds__(kThreads, kCtas)
   const int i0 = static_cast<int>(blockIdx.y) * kRows;
   const Panel scores = panel_of(p.scores, head.b, head.h, p.num_q_tiles, p.num_kv_tiles);
   const Panel v = panel_of(p.v, head.b, head.kv, p.num_kv_tiles, p.head_dim);
-  // Probabilities that are rounded have to be there before the product, not after it.
   const bool rounds = p.rounding != CoarseRounding::kNone;
 
   const int num_steps = (p.num_kv_tiles + kDepth - 1) / kDepth;

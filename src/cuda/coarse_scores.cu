@@ -187,6 +187,16 @@ float2* take_coarse_stats(Carver& workspace, int64_t rows, int64_t num_kv_tiles)
   return workspace.take<float2>(rows, (num_kv_tiles + kColumns - 1) / kColumns);
 }
 
+Tensor take_coarse_scores(Carver& workspace, const Dims& dims) {
+  Dims padded = dims;
+  padded.head_dim = coarse_pitch(dims.head_dim);
+  float* data =
+      workspace.take<float>(padded.batch, padded.num_heads, padded.seq_len, padded.head_dim);
+  Tensor scores = Tensor::bhsd(data, DType::kF32, padded);
+  scores.shape[3] = dims.head_dim;
+  return scores;
+}
+
 Status run_coarse_scores(std::string_view operation, const CoarseParams& params, int64_t batch,
                          cudaStream_t stream) {
   return launch(

@@ -132,10 +132,7 @@ Status coarse(const Context& context, const CoarseArgs& args) {
   VSA_TRY(plans.status());
   Tensor scores = args.coarse_scores;
   if (scores.empty()) {
-    const int64_t pitch = (num_kv_tiles + 3) / 4 * 4;  // rows of 16 bytes
-    scores = Tensor::bhsd(workspace.take<float>(batch, num_heads, num_q_tiles, pitch), DType::kF32,
-                          {batch, num_heads, num_q_tiles, pitch});
-    scores.shape[3] = num_kv_tiles;
+    scores = take_coarse_scores(workspace, {batch, num_heads, num_q_tiles, num_kv_tiles});
   }
   float2* stats = nullptr;
   if (!args.coarse_out.empty()) {
