@@ -220,7 +220,7 @@ void run_case(const BenchCase& c, Timer& timer, int num_sms, bool& all_right) {
            .workspace = {parts_mem.data(), parts_bytes}};
   cuda::Carver carver(parts);
   const cuda::PlanTables tables("bench", carver, &plan);
-  const cuda::Schedule schedule(carver, tables, lut_dims);
+  const cuda::Schedule schedule(carver, tables, lut_dims, c.head_dim == 128);
   throw_if_error(tables.build(timer.stream()));
   const auto build = [&] { return schedule.build("bench", tables, lut, timer.stream()); };
   report("schedule", timer.time(build), {}, 0.0);

@@ -4,6 +4,7 @@
 #include "src/cuda/chain.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/numbers.h"
+#include "src/cuda/pair_tiles.h"
 #include "src/cuda/schedule_build.h"
 
 namespace vsa::cuda {
@@ -178,8 +179,10 @@ __global__ void __launch_bounds__(kWarps * 32)
   const auto pair = static_cast<int32_t>(item % p.num_pairs);
   const uint32_t head_idx = item / p.num_pairs;
   const int32_t per_tile = p.q.shape.blocks_per_tile;
-  const int32_t tiles[2] = {pair * 2 / per_tile, (pair * 2 + 1) / per_tile};
-  const bool has_second = pair * 2 + 1 < p.q.shape.num_blocks();
+  int2 blocks = {pair * 2, pair * 2 + 1 < p.q.shape.num_blocks() ? pair * 2 + 1 : -1};
+  if (p.pairs != nullptr && active) blocks = p.pairs[item];  // of tiles of one block
+  const bool has_second = blocks.y >= 0;
+  const int32_t tiles[2] = {blocks.x / per_tile, has_second ? blocks.y / per_tile : -1};
   const bool same = has_second && tiles[0] == tiles[1];
   TileList first = active ? row_of(p, head_idx, tiles[0]) : TileList{};
   TileList second = active && has_second && !same ? row_of(p, head_idx, tiles[1]) : TileList{};
@@ -205,6 +208,8 @@ __global__ void __launch_bounds__(kWarps * 32)
   // is compiled once.
   StepWriter writer(p, p.entries + item * p.entry_pitch, lens);
   ScheduleHead head;
+  head.q_block[0] = blocks.x;
+  head.q_block[1] = blocks.y;
   int32_t num_entries = 0;
   bool has_short = false;
 #pragma unroll 1
@@ -243,12 +248,23 @@ Status Schedule::build(std::string_view operation, const PlanTables& plans, cons
   const int64_t smem_bytes = kWarps * 2 * num_words * static_cast<int64_t>(sizeof(uint32_t)) +
                              plans.kv().shape.num_blocks();
   const bool fits = smem_bytes <= (48 << 10);
+  if (pairs_ != nullptr) {
+    VSA_TRY(run_pair_tiles(operation,
+                           {.lut = lut,
+                            .pairs = pairs_,
+                            .num_q_tiles = plans.q().shape.num_tiles,
+                            .num_kv_tiles = plans.kv().shape.num_tiles,
+                            .num_words = static_cast<int32_t>(num_words),
+                            .num_pairs = num_pairs_},
+                           num_items_ / num_pairs_, stream));
+  }
   const ScheduleParams params{.lut = lut,
                               .q = plans.q(),
                               .kv = plans.kv(),
                               .heads = heads_,
                               .entries = entries_,
                               .entry_pitch = entry_pitch_,
+                              .pairs = pairs_,
                               .num_pairs = static_cast<uint32_t>(num_pairs_),
                               .num_items = static_cast<uint32_t>(num_items_),
                               .num_words = fits ? static_cast<int32_t>(num_words) : 0};

@@ -44,7 +44,8 @@ struct alignas(16) ScheduleHead {
   int32_t begin_own[2] = {0, 0};
   int32_t end = 0;
   int32_t has_short = 0;
-  int32_t unused = 0;
+  int32_t q_block[2] = {0, 0};  ///< of each half; -1: there is none
+  int32_t unused[3] = {0, 0, 0};
 };
 
 /// Packs short blocks into steps of 64 rows in their order. Feed it each block; it says where the

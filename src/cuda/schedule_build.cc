@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "src/cuda/pair_tiles.h"
+
 namespace vsa::cuda {
 
-Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims) {
+Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims, bool shares) {
   const PlanShape& q = plans.q().shape;
   const PlanShape& kv = plans.kv().shape;
   num_pairs_ = (int64_t{q.num_blocks()} + 1) / 2;
@@ -16,6 +18,9 @@ Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& di
   entry_pitch_ = product(rows, dims.pitch, kv.blocks_per_tile);
   heads_ = workspace.take<ScheduleHead>(num_items_);
   entries_ = workspace.take<uint32_t>(num_items_, entry_pitch_);
+  if (shares && q.blocks_per_tile == 1 && can_pair_tiles(kv.num_tiles)) {
+    pairs_ = workspace.take<int2>(num_items_);
+  }
 }
 
 Status Schedule::status(std::string_view operation) const {

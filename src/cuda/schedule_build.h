@@ -13,16 +13,20 @@ struct ScheduleParams {
   ScheduleHead* heads;
   uint32_t* entries;
   int64_t entry_pitch;
+  const int2* pairs;  // of query tiles [num_items]; null: of neighbours
   uint32_t num_pairs;
   uint32_t num_items;  // below 2^29
   int32_t num_words;   // for a bit of every kv tile; 0: no room for them in shared memory
 };
 
-/// Memory of the schedules: 32 bytes a pair, and 4 for each kv block that the pair keeps.
+/// Memory of the schedules: 48 bytes a pair, 8 where pairs are chosen, and 4 for each kv block that
+/// the pair keeps.
 class Schedule {
  public:
   /// Takes the memory; `dims` are those of the table.
-  Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims);
+  /// @param shares  whether the halves of a pair share copies: then query tiles are paired by what
+  ///                their lists have in common
+  Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims, bool shares);
   /// Unsupported if there are 2^29 pairs or more.
   Status status(std::string_view operation) const;
   /// Enqueues what fills it. Entries of the table that name no kv tile are ignored.
@@ -39,6 +43,7 @@ class Schedule {
   int64_t num_pairs_ = 0, num_items_ = 0, entry_pitch_ = 0;
   ScheduleHead* heads_ = nullptr;
   uint32_t* entries_ = nullptr;
+  int2* pairs_ = nullptr;
 };
 
 }  // namespace vsa::cuda

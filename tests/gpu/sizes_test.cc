@@ -188,5 +188,70 @@ TEST(GpuSchedule, AnyNumberOfKvTiles) {
   }
 }
 
+// --- pairs: windows of 64 query tiles; lists as bits up to 4064 kv tiles of one block
+
+TEST(GpuPairs, AnyNumberOfTiles) {
+  VSA_NEEDS_GPU;
+  const Heads heads{2, 2, 1, 128};
+  for (const int64_t num_q_tiles : {1, 2, 63, 64, 65, 127, 129, 131}) {
+    for (const int64_t num_kv_tiles : {1, 33, 200}) {
+      SCOPED_TRACE(testing::Message() << num_q_tiles << " x " << num_kv_tiles);
+      const Qkv in =
+          make_qkv(DType::kBF16, heads, row_of_tiles(num_q_tiles), row_of_tiles(num_kv_tiles), 1);
+      const LutBuffer table = random_lut(heads, num_q_tiles, num_kv_tiles, 2);
+      const FineResult got = gpu::run_fine(in, table.view());
+      const FineResult want = test::run_fine(kReference, as_f64(in), table.view());
+      const FineTolerance tolerance = fine_tolerance(in, table.view());
+      expect_close(got.out, want.out, tolerance.out);
+      expect_close(got.lse, want.lse, tolerance.lse);
+    }
+  }
+}
+
+TEST(GpuPairs, AsManyKvTilesAsBitsAndMore) {
+  VSA_NEEDS_GPU;
+  const Heads heads{1, 1, 1, 128};
+  for (const int64_t num_kv_tiles : {4064, 4065}) {
+    SCOPED_TRACE(num_kv_tiles);
+    const Qkv in = make_qkv(DType::kBF16, heads, row_of_tiles(70), row_of_tiles(num_kv_tiles), 1);
+    const LutBuffer table = random_lut(heads, 70, num_kv_tiles, 2);
+    expect_close(gpu::run_fine(in, table.view()).out,
+                 test::run_fine(kReference, as_f64(in), table.view()).out,
+                 fine_tolerance(in, table.view()).out);
+  }
+}
+
+/// The grid has room for more heads than its second axis could hold.
+TEST(GpuPairs, ManyHeads) {
+  VSA_NEEDS_GPU;
+  const Heads heads{1, 65537, 65537, 128};
+  const TilePlan plan = row_of_tiles(1);
+  const Qkv in = make_qkv(DType::kBF16, heads, plan, plan, 1);
+  const LutBuffer table = random_lut(heads, 1, 1, 2);
+  expect_close(gpu::run_fine(in, table.view()).out,
+               test::run_fine(kReference, as_f64(in), table.view()).out,
+               fine_tolerance(in, table.view()).out);
+}
+
+/// T19: a batch item gives the bits it gives alone.
+TEST(GpuPairs, T19_BatchItemsAreIndependent) {
+  VSA_NEEDS_GPU;
+  const Heads heads{3, 2, 2, 128};
+  const TilePlan plan = row_of_tiles(129);
+  const Qkv in = make_qkv(DType::kBF16, heads, plan, plan, 1);
+  const AttentionOptions options{.gate_coarse = Gate::one(), .select = {.topk = 20}};
+  const AttentionResult all = gpu::run_attention(in, options, Outputs::kOutOnly);
+  for (int64_t b = 0; b < 3; ++b) {
+    const Qkv alone{.q = batch_item(in.q, b),
+                    .k = batch_item(in.k, b),
+                    .v = batch_item(in.v, b),
+                    .q_plan = plan,
+                    .kv_plan = plan};
+    EXPECT_TRUE(same_bits(batch_item(all.out, b),
+                          gpu::run_attention(alone, options, Outputs::kOutOnly).out))
+        << b;
+  }
+}
+
 }  // namespace
 }  // namespace vsa::test::gpu

@@ -45,14 +45,14 @@ class Consumer {
 
       float out[kHeadDim / 2] = {};
       SoftmaxState softmax;
-      Epilogue<T, kHeadDim>(p_, item, half_).prefetch_gate(noted_half().block);
+      Epilogue<T, kHeadDim>(p_, item).prefetch_gate(noted_half().block);
       attend(noted_half(), q, out, softmax);
       sm90::release(smem_address(&s_.meet));
       softmax.finish();
       // Found again, and read wherever it is needed: the registers are for products.
       const ItemHalf& of = noted_half();
       item = of.unit;
-      Epilogue<T, kHeadDim>(p_, item, half_).store(of.block, out, softmax);
+      Epilogue<T, kHeadDim>(p_, item).store(of.block, of.q_block, out, softmax);
       item += static_cast<int32_t>(gridDim.x);
 
       // A slot that only the other consumer reads goes through phases unseen. Meeting here makes

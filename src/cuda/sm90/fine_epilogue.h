@@ -33,10 +33,9 @@ struct Epilogue {
 
   const FineParams& p;
   const int32_t item;
-  const int half;
 
-  __device__ __forceinline__ Epilogue(const FineParams& params, int32_t item_idx, int consumer)
-      : p(params), item(item_idx), half(consumer) {}
+  __device__ __forceinline__ Epilogue(const FineParams& params, int32_t item_idx)
+      : p(params), item(item_idx) {}
 
   /// Row `i` (0 or 1) of this thread in the block.
   __device__ __forceinline__ static int32_t row(int i) {
@@ -63,11 +62,13 @@ struct Epilogue {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
   }
 
-  __device__ __forceinline__ void store(const Block& block, float (&out)[kHeadDim / 2],
+  /// @param q_block  number of the block
+  __device__ __forceinline__ void store(const Block& block, int32_t q_block,
+                                        float (&out)[kHeadDim / 2],
                                         const SoftmaxState& softmax) const {
     const float* coarse = nullptr;
     if (p.coarse_out != nullptr) {
-      const int32_t q_tile = (item % p.num_pairs * 2 + half) / p.q_plan.blocks_per_tile;
+      const int32_t q_tile = max(q_block, 0) / p.q_plan.blocks_per_tile;
       const int64_t head_idx = item / p.num_pairs;
       coarse = p.coarse_out + (head_idx * p.q_plan.num_tiles + q_tile) * kHeadDim;
     }

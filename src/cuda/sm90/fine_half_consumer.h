@@ -47,12 +47,12 @@ class HalfConsumer {
 
       float out[kHeadDim / 2] = {};
       SoftmaxState softmax;
-      const Epilogue<T, kHeadDim> epilogue(p_, Unit::item(unit), Unit::half(unit, consumer_));
+      const Epilogue<T, kHeadDim> epilogue(p_, Unit::item(unit));
       epilogue.prefetch_gate(of.block);
       use =
           attend(use, of.num_own[Unit::half(unit, consumer_)], of.has_short != 0, q, out, softmax);
       softmax.finish();
-      epilogue.store(of.block, out, softmax);
+      epilogue.store(of.block, of.q_block, out, softmax);
       parity ^= 1;
     }
   }

@@ -99,6 +99,7 @@ struct alignas(16) ItemHalf {
   int32_t unit = 0;
   Block block;
   int32_t has_short = 0;  ///< whether a slot may have rows without a token
+  int32_t q_block = 0;    ///< number of the block, -1 if there is none
 };
 
 /// Shared memory of the kernel, from a multiple of 1 KiB on.

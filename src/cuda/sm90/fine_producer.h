@@ -117,6 +117,7 @@ class Producer {
   static constexpr int kNumOwn = offsetof(ScheduleHead, num_own) / 4;
   static constexpr int kBeginOwn = offsetof(ScheduleHead, begin_own) / 4;
   static constexpr int kHasShort = offsetof(ScheduleHead, has_short) / 4;
+  static constexpr int kQBlock = offsetof(ScheduleHead, q_block) / 4;
   static_assert(offsetof(ScheduleHead, end) / 4 == kBeginOwn + 2);
   __device__ __forceinline__ int32_t head_word(int32_t unit) const {
     return __ldg(reinterpret_cast<const int32_t*>(p_.heads + Unit::item(unit)) +
@@ -127,15 +128,16 @@ class Producer {
   __device__ __forceinline__ void load_q(int32_t unit, int half, int32_t q_head, int32_t head,
                                          uint32_t parity) {
     const uint32_t full = smem_address(&s_.full_q[ring_]);
-    const int32_t idx = Unit::item(unit) % p_.num_pairs * 2 + half;
-    Block block{0, 0, 0, 0};  // without rows: the second of a last odd block
-    if (idx < p_.q_plan.num_blocks()) block = p_.q_blocks[idx];
+    const int32_t idx = __shfl_sync(~0U, head, kQBlock + half);
+    Block block{0, 0, 0, 0};  // without rows: the second of an odd block
+    if (idx >= 0) block = p_.q_blocks[idx];
     const int32_t num_common = __shfl_sync(~0U, head, 0);
     ItemHalf of{.num_common = num_common,
                 .num_own = {__shfl_sync(~0U, head, kNumOwn), __shfl_sync(~0U, head, kNumOwn + 1)},
                 .unit = unit,
                 .block = block,
-                .has_short = __shfl_sync(~0U, head, kHasShort)};
+                .has_short = __shfl_sync(~0U, head, kHasShort),
+                .q_block = idx};
     if constexpr (!kPaired) {
       for (int32_t& num_own : of.num_own) num_own += num_common;
       of.num_common = 0;

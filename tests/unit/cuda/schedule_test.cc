@@ -28,7 +28,7 @@ TEST(Schedule, RefusesMorePairsThanAKernelCounts) {
     context.workspace_query = &size;
     Carver workspace(context);
     const PlanTables plans("fine", workspace, &plan);
-    const Schedule schedule(workspace, plans, {1 << 10, heads, 2, 2});
+    const Schedule schedule(workspace, plans, {1 << 10, heads, 2, 2}, true);
     EXPECT_EQ(schedule.num_pairs(), 1);
     const Status status = schedule.status("fine");
     EXPECT_EQ(status.ok(), heads < 1 << 19);
