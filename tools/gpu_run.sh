@@ -75,10 +75,11 @@ while [ $# -gt 0 ]; do
       ;;
     sanitize)
       # Every kernel on a small case: all stages and ways through the operator, both head_dims, tiles of
-      # 64 and 128 tokens, a plan that travels as tables.
+      # 64 and 128 tokens, a plan that travels as tables, pairs taken whole and from the queue.
       cases='*GpuStages.*/D64_edges:*GpuAttention.*/D64_edges:*GpuNormRopePool.*/D64_edges'
       cases=$cases:'*GpuBackward*/D64_edges:*GpuBackward*/D128_packed:GpuLutT.*'
       cases=$cases:'*GpuStages.Fine/D128_edges:*GpuStages.Fine/D128_T2x8x8:*GpuStages.*/D128_packed'
+      cases=$cases:'*GpuDealtOut*/D64_edges:*GpuDealtOut*/D128_edges:*GpuDealtOut*/D128_T2x8x8:*GpuDealtOut*/D128_packed'
       pids=()
       for tool in memcheck racecheck synccheck initcheck; do
         ours timeout -s KILL 150 compute-sanitizer --tool "$tool" --error-exitcode 9 "$here/gpu_tests" \

@@ -220,11 +220,12 @@ void run_case(const BenchCase& c, Timer& timer, int num_sms, bool& all_right) {
            .workspace = {parts_mem.data(), parts_bytes}};
   cuda::Carver carver(parts);
   const cuda::PlanTables tables("bench", carver, &plan);
-  const cuda::Schedule schedule(carver, tables, lut_dims, c.head_dim == 128);
+  const cuda::Schedule schedule(carver, tables, lut_dims, c.head_dim);
   throw_if_error(tables.build(timer.stream()));
   const auto build = [&] { return schedule.build("bench", tables, lut, timer.stream()); };
   report("schedule", timer.time(build), {}, 0.0);
   report("fine_kernel", timer.time([&] {
+    require(cudaMemsetAsync(schedule.num_taken(), 0, sizeof(int32_t), timer.stream()), "the queue");
     return cuda::run_fine_stage({"bench", num_sms, timer.stream()}, fine_args, tables, schedule,
                                 {});
   }),

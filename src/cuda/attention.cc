@@ -67,7 +67,7 @@ class Forward {
       selected_ = args.lut_out;
     }
     if (branches_.select) lut_ = selected_;
-    if (branches_.fine) schedule_.emplace(workspace_, plans_, lut_.dims, head_dim == 128);
+    if (branches_.fine) schedule_.emplace(workspace_, plans_, lut_.dims, head_dim);
     fine_out_ = args.fine_out;
     if (branches_.fine && !branches_.fused && fine_out_.empty()) {
       fine_out_ = Tensor::bshd(workspace_.take<uint16_t>(batch, num_heads, seq_len, head_dim),

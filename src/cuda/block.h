@@ -24,6 +24,9 @@ struct alignas(16) Block {
   int32_t w, h, f;  ///< first token; a run has its position in w and 0 in h and f
   uint32_t bits;
 
+  /// A block without rows.
+  VSA_HOST_DEVICE static Block nothing() { return {0, 0, 0, pack(0, 0, kBlockTokens, 1, kRun)}; }
+
   static constexpr uint32_t kRun = 8;  ///< kind of a run; 0 to 7: cuboids, see `kind`
 
   VSA_HOST_DEVICE static uint32_t pack(uint32_t len, uint32_t rows, uint32_t nw, uint32_t nh,

@@ -6,11 +6,14 @@
 
 namespace vsa::cuda {
 
-/// The first call of a kernel: waits until the kernels before it have ended and what they wrote is
-/// there, then lets the next one start. So when a kernel starts, all but the one before it have
-/// ended. Returns at once in a kernel that was launched without overlap.
+/// Waits until the kernels before it have ended and what they wrote is there. Returns at once in a
+/// kernel that was launched without overlap.
+__device__ __forceinline__ void wait_for_previous() { cudaGridDependencySynchronize(); }
+
+/// The first call of a kernel: waits for those before it, then lets the next one start. So when a
+/// kernel starts, all but the one before it have ended.
 __device__ __forceinline__ void after_previous() {
-  cudaGridDependencySynchronize();
+  wait_for_previous();
   cudaTriggerProgrammaticLaunchCompletion();
 }
 

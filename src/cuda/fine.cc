@@ -41,6 +41,7 @@ Status run_fine_stage(const FineLaunch& launch, const FineArgs& args, const Plan
   params.heads = schedule.heads();
   params.entries = schedule.entries();
   params.entry_pitch = schedule.entry_pitch();
+  params.num_taken = schedule.num_taken();
   params.num_pairs = static_cast<int32_t>(schedule.num_pairs());
   params.num_heads = static_cast<int32_t>(args.q.shape[1]);
   params.group_size = static_cast<int32_t>(args.q.shape[1] / args.k.shape[1]);

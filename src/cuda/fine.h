@@ -27,6 +27,8 @@ struct FineLaunch {
 
 /// Starts the kernel on tables and a schedule (of args.lut) that were built on the same stream:
 ///   args.out = gate_fine * fine + gate_coarse * coarse_out
+/// What it reads besides the schedule was there before the last kernel that built that started.
+/// @param launch  units are dealt out for so many multiprocessors; the bits do not depend on it
 Status run_fine_stage(const FineLaunch& launch, const FineArgs& args, const PlanTables& plans,
                       const Schedule& schedule, const FineCombine& combine);
 

@@ -37,7 +37,7 @@ struct LaunchShape {
   int smem_bytes = 0;  ///< dynamic
   cudaStream_t stream = nullptr;
   /// May start before the kernel before it on the stream has ended; it calls after_previous
-  /// (chain.h) before it touches memory, or says why it may do so earlier.
+  /// or wait_for_previous (chain.h) before it touches memory, or says why it may do so earlier.
   bool overlaps_previous = false;
 };
 

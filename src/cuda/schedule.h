@@ -3,8 +3,8 @@
 //
 // A pair walks three lists one after the other: the blocks that both query blocks keep, then what
 // only the first keeps beside what only the second keeps. A common block is loaded once and used
-// twice at head_dim 128, which is what the rate from L2 to shared memory asks for. With lists of
-// equal length both halves have equally long ways.
+// twice at head_dim 128 (but by a single half), which is what the rate from L2 to shared
+// memory asks for. With lists of equal length both halves have equally long ways.
 //
 // The fine kernel has a slot of shared memory for each step. At head_dim 128 a pair has two rings
 // of them: common steps go to both in turn, the last of them to ring 1, what only one half keeps to
@@ -19,6 +19,9 @@
 #include "src/cuda/block.h"
 
 namespace vsa::cuda {
+
+/// Whether the halves of a pair use the same copies of what both keep.
+constexpr bool halves_share_copies(int64_t head_dim) { return head_dim == 128; }
 
 /// One key block of a step, packed: block index, row offset / 8, whether the step ends here.
 struct ScheduleEntry {

@@ -3,11 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "src/cuda/pair_tiles.h"
-
 namespace vsa::cuda {
 
-Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims, bool shares) {
+Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims,
+                   int64_t head_dim) {
   const PlanShape& q = plans.q().shape;
   const PlanShape& kv = plans.kv().shape;
   num_pairs_ = (int64_t{q.num_blocks()} + 1) / 2;
@@ -17,14 +16,14 @@ Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& di
   const int64_t rows = q.blocks_per_tile % 2 == 0 ? 1 : 2;
   entry_pitch_ = product(rows, dims.pitch, kv.blocks_per_tile);
   heads_ = workspace.take<ScheduleHead>(num_items_);
+  num_taken_ = workspace.take<int32_t>(1);
   entries_ = workspace.take<uint32_t>(num_items_, entry_pitch_);
-  if (shares && q.blocks_per_tile == 1 && can_pair_tiles(kv.num_tiles)) {
-    pairs_ = workspace.take<int2>(num_items_);
-  }
+  chooses_pairs_ = halves_share_copies(head_dim) && q.blocks_per_tile == 1 &&
+                   can_choose_pairs(kv.num_tiles, kv.num_blocks());
 }
 
 Status Schedule::status(std::string_view operation) const {
-  // The fine kernel counts halves in 32 bits, and goes on once beyond the last.
+  // The fine kernel counts halves in 32 bits, and goes on twice beyond the last.
   constexpr int64_t kMost = int64_t{1} << 29;
   if (num_items_ < kMost) return {};
   return unsupported(fmt::format(

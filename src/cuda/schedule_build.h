@@ -13,20 +13,27 @@ struct ScheduleParams {
   ScheduleHead* heads;
   uint32_t* entries;
   int64_t entry_pitch;
-  const int2* pairs;  // of query tiles [num_items]; null: of neighbours
+  int32_t* num_taken;  // becomes 0
   uint32_t num_pairs;
   uint32_t num_items;  // below 2^29
   int32_t num_words;   // for a bit of every kv tile; 0: no room for them in shared memory
 };
 
-/// Memory of the schedules: 48 bytes a pair, 8 where pairs are chosen, and 4 for each kv block that
-/// the pair keeps.
+/// Words of a row of the table as bits.
+constexpr int64_t num_bit_words(int64_t num_kv_tiles) { return (num_kv_tiles + 31) / 32; }
+
+/// Whether the lists that pairs are chosen by fit into shared memory as bits.
+bool can_choose_pairs(int64_t num_kv_tiles, int64_t num_kv_blocks);
+/// Enqueues the schedules of chosen pairs.
+Status run_schedule_chosen(std::string_view operation, const ScheduleParams& params,
+                           cudaStream_t stream);
+
+/// Memory of the schedules: 48 bytes a pair, and 4 for each kv block that the pair keeps.
 class Schedule {
  public:
-  /// Takes the memory; `dims` are those of the table.
-  /// @param shares  whether the halves of a pair share copies: then query tiles are paired by what
-  ///                their lists have in common
-  Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims, bool shares);
+  /// Takes the memory; `dims` are those of the table. Where halves share copies, pairs of tiles of
+  /// one block are chosen.
+  Schedule(Carver& workspace, const PlanTables& plans, const LutDims& dims, int64_t head_dim);
   /// Unsupported if there are 2^29 pairs or more.
   Status status(std::string_view operation) const;
   /// Enqueues what fills it. Entries of the table that name no kv tile are ignored.
@@ -36,14 +43,16 @@ class Schedule {
   const ScheduleHead* heads() const { return heads_; }  ///< [num_items]
   const uint32_t* entries() const { return entries_; }  ///< [num_items, entry_pitch]
   int64_t entry_pitch() const { return entry_pitch_; }
-  int64_t num_pairs() const { return num_pairs_; }  ///< of query blocks
-  int64_t num_items() const { return num_items_; }  ///< batch * num_heads * num_pairs
+  int32_t* num_taken() const { return num_taken_; }  ///< the fine kernel's queue, 0
+  int64_t num_pairs() const { return num_pairs_; }   ///< of query blocks
+  int64_t num_items() const { return num_items_; }   ///< batch * num_heads * num_pairs
 
  private:
   int64_t num_pairs_ = 0, num_items_ = 0, entry_pitch_ = 0;
   ScheduleHead* heads_ = nullptr;
   uint32_t* entries_ = nullptr;
-  int2* pairs_ = nullptr;
+  int32_t* num_taken_ = nullptr;
+  bool chooses_pairs_ = false;
 };
 
 }  // namespace vsa::cuda

@@ -192,7 +192,7 @@ Status fine(const Context& context, const FineArgs& args) {
   Carver workspace(context);
   const PlanTables plans("fine", workspace, args.q_plan, args.kv_plan);
   VSA_TRY(plans.status());
-  const Schedule schedule(workspace, plans, args.lut.dims, args.q.shape[3] == 128);
+  const Schedule schedule(workspace, plans, args.lut.dims, args.q.shape[3]);
   if (workspace.answers_query()) return {};
   VSA_TRY(workspace.status("fine"));
   const DeviceScope device("fine", {{"q", args.q},

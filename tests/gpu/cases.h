@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,11 @@ struct GpuCase {
   TilePlan q_plan, kv_plan;
   Order order;
 };
+inline std::ostream& operator<<(std::ostream& out, const GpuCase& c) { return out << c.name; }
 
 inline TilePlan grid_plan(Grid grid, TileShape tile) { return TilePlan::grid(grid, tile).value(); }
+/// Tiles of one token.
+inline TilePlan row_of_tiles(int64_t num_tiles) { return grid_plan({1, 1, num_tiles}, {1, 1, 1}); }
 inline TilePlan tiled_plan(std::vector<int32_t> lens, int64_t tile_tokens) {
   return TilePlan::tiled(lens, tile_tokens).value();
 }

@@ -23,6 +23,7 @@ class Consumer {
  public:
   using Smem = FineSmem<kHeadDim>;
   using At = SlotOffsets<Smem>;
+  using Unit = sm90::Unit<kHeadDim>;
   using Rings = sm90::Rings<Smem::kStages>;
   static constexpr int kSteps = kHeadDim / 16;  // products of q k, 16 at a time
   static constexpr int kKeySteps = kBlockTokens / 16;
@@ -36,24 +37,23 @@ class Consumer {
 
   __device__ __forceinline__ void run() {
     write_note({}, 0);
-    for (int32_t item = static_cast<int32_t>(blockIdx.x); item < p_.num_items;) {
+    while (true) {
       uint32_t parity = note() >> 16;
       barrier_wait(smem_address(&s_.full_q[half_]), parity);
+      if (noted_half().unit == ItemHalf::kNoUnit) break;
       uint32_t q[kSteps][4];
       load_query(q, smem_address(s_.q[half_]), p_.q_sign, noted_half().block.len());
-      sm90::release(smem_address(&s_.empty_q[half_]));
+      barrier_arrive(smem_address(&s_.empty_q[half_]));
 
       float out[kHeadDim / 2] = {};
       SoftmaxState softmax;
-      Epilogue<T, kHeadDim>(p_, item).prefetch_gate(noted_half().block);
+      epilogue(noted_half().unit).prefetch_gate(noted_half().block);
       attend(noted_half(), q, out, softmax);
       sm90::release(smem_address(&s_.meet));
       softmax.finish();
       // Found again, and read wherever it is needed: the registers are for products.
       const ItemHalf& of = noted_half();
-      item = of.unit;
-      Epilogue<T, kHeadDim>(p_, item).store(of.block, of.q_block, out, softmax);
-      item += static_cast<int32_t>(gridDim.x);
+      if (of.q_block >= 0) epilogue(of.unit).store(of.block, of.q_block, out, softmax);
 
       // A slot that only the other consumer reads goes through phases unseen. Meeting here makes
       // all of them past, so that the parities of the next item mean what they say.
@@ -66,6 +66,10 @@ class Consumer {
   }
 
  private:
+  __device__ __forceinline__ Epilogue<T, kHeadDim> epilogue(int32_t unit) const {
+    return {p_, Unit::item(unit, p_.num_whole)};
+  }
+
   /// The next kCount slots of an item.
   template <int kCount>
   __device__ __forceinline__ Slots take(Rings& rings, int32_t& left, int32_t num_own) const {
@@ -182,7 +186,7 @@ class Consumer {
   __device__ __forceinline__ void attend(const ItemHalf& of, uint32_t (&q)[kSteps][4],
                                          float (&out)[kHeadDim / 2], SoftmaxState& softmax) {
     const int32_t num_own = of.num_own[half_];
-    int32_t left = of.num_common + num_own;
+    int32_t left = of.q_block < 0 ? 0 : of.num_common + num_own;
     Rings rings = noted_rings();
     if (left % 2 != 0) attend_one(take<1>(rings, left, num_own), q, out, softmax);
     if (left == 0) return;

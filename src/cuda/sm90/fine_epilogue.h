@@ -5,6 +5,8 @@
 // in a row, loads 16 bytes of gate and stores 16 bytes of out, and the four together 64 bytes.
 #pragma once
 
+#include <cstring>
+
 #include "src/cuda/sm90/fine_params.h"
 #include "src/cuda/sm90/fine_softmax.h"
 
@@ -24,6 +26,17 @@ __device__ __forceinline__ void transpose4(float (&x)[4]) {
     const float got = __shfl_xor_sync(~0U, high ? x[i] : x[i + 2], 2);
     (high ? x[i] : x[i + 2]) = got;
   }
+}
+
+/// Loads 16 bytes here and now: a plain load may wait until it is used.
+template <class Vector>
+__device__ __forceinline__ void load_early(const void* from, Vector& to) {
+  static_assert(sizeof(Vector) == 16);
+  uint32_t word[4];
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "l"(from));
+  memcpy(&to, word, sizeof(to));
 }
 
 /// One warpgroup's rows of one query block.
@@ -66,12 +79,7 @@ struct Epilogue {
   __device__ __forceinline__ void store(const Block& block, int32_t q_block,
                                         float (&out)[kHeadDim / 2],
                                         const SoftmaxState& softmax) const {
-    const float* coarse = nullptr;
-    if (p.coarse_out != nullptr) {
-      const int32_t q_tile = max(q_block, 0) / p.q_plan.blocks_per_tile;
-      const int64_t head_idx = item / p.num_pairs;
-      coarse = p.coarse_out + (head_idx * p.q_plan.num_tiles + q_tile) * kHeadDim;
-    }
+    const Terms terms = load_terms(block, q_block);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float sum = softmax.sum[r];
@@ -86,14 +94,6 @@ struct Epilogue {
         static_cast<float*>(p.lse.data)[offset(p.lse, position)] = valid ? lse : 0.0F;
       }
       T* const to = static_cast<T*>(p.out.data) + offset(p.out, position);
-      uint4 gate[kPieces] = {};
-      if (valid && p.gate.data != nullptr) {
-        const T* from = static_cast<const T*>(p.gate.data) + offset(p.gate, position);
-#pragma unroll
-        for (int i = 0; i < kPieces; ++i) {
-          gate[i] = __ldg(reinterpret_cast<const uint4*>(from + column(i)));
-        }
-      }
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
         float x[8];
@@ -107,7 +107,7 @@ struct Epilogue {
           for (int j = 0; j < 4; ++j) x[2 * j + c] = four[j] * inverse;
         }
         if (!stored) continue;
-        if (coarse != nullptr) add_coarse(x, coarse + column(i), gate[i]);
+        if (p.coarse_out != nullptr) add_coarse(x, terms.coarse[i], terms.gate[r][i]);
         uint4 packed{HalfType<T>::pack(x[0], x[1]), HalfType<T>::pack(x[2], x[3]),
                      HalfType<T>::pack(x[4], x[5]), HalfType<T>::pack(x[6], x[7])};
         if (!valid) packed = uint4{0, 0, 0, 0};
@@ -116,11 +116,40 @@ struct Epilogue {
     }
   }
 
-  __device__ __forceinline__ void add_coarse(float (&x)[8], const float* coarse,
+  /// What out is combined with, of this thread's pieces.
+  struct Terms {
+    uint4 gate[2][kPieces];
+    float4 coarse[kPieces][2];  // the same in all rows of a tile
+  };
+
+  /// All loads are on their way before the first is used.
+  __device__ __forceinline__ Terms load_terms(const Block& block, int32_t q_block) const {
+    Terms terms{};
+    if (p.coarse_out == nullptr) return terms;
+    const int32_t q_tile = max(q_block, 0) / p.q_plan.blocks_per_tile;
+    const float* coarse =
+        p.coarse_out + (int64_t{item / p.num_pairs} * p.q_plan.num_tiles + q_tile) * kHeadDim;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) load_early(coarse + column(i) + 4 * c, terms.coarse[i][c]);
+    }
+    if (p.gate.data == nullptr) return terms;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (row(r) >= block.len()) continue;
+      const T* gate =
+          static_cast<const T*>(p.gate.data) + offset(p.gate, position_of(p.q_plan, block, row(r)));
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) load_early(gate + column(i), terms.gate[r][i]);
+    }
+    return terms;
+  }
+
+  __device__ __forceinline__ void add_coarse(float (&x)[8], const float4 (&coarse)[2],
                                              const uint4& gates) const {
-    const float4 low = __ldg(reinterpret_cast<const float4*>(coarse));
-    const float4 high = __ldg(reinterpret_cast<const float4*>(coarse) + 1);
-    const float c[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    const float c[8] = {coarse[0].x, coarse[0].y, coarse[0].z, coarse[0].w,
+                        coarse[1].x, coarse[1].y, coarse[1].z, coarse[1].w};
     const uint32_t pairs[4] = {gates.x, gates.y, gates.z, gates.w};
     const bool constant = p.gate.data == nullptr;
 #pragma unroll

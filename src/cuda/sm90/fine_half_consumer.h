@@ -35,22 +35,21 @@ class HalfConsumer {
   __device__ __forceinline__ void run() {
     Use use;
     uint32_t parity = 0;  // of the q barriers
-    const int32_t num_units = Unit::count(p_.num_items);
-    const int32_t stride = Unit::stride(gridDim.x);
+    const int32_t num_units = Unit::count(p_.num_items, 0);
+    const int32_t stride = Unit::num_first(gridDim.x);
     for (int32_t unit = Unit::first(blockIdx.x, consumer_, gridDim.x); unit < num_units;
          unit += stride) {
       barrier_wait(smem_address(&s_.full_q[consumer_]), parity);
       const ItemHalf& of = s_.item[parity][consumer_];
       uint32_t q[kSteps][4];
       load_query(q, smem_address(s_.q[consumer_]), p_.q_sign, of.block.len());
-      release(smem_address(&s_.empty_q[consumer_]));
+      barrier_arrive(smem_address(&s_.empty_q[consumer_]));
 
       float out[kHeadDim / 2] = {};
       SoftmaxState softmax;
-      const Epilogue<T, kHeadDim> epilogue(p_, Unit::item(unit));
+      const Epilogue<T, kHeadDim> epilogue(p_, Unit::item(unit, 0));
       epilogue.prefetch_gate(of.block);
-      use =
-          attend(use, of.num_own[Unit::half(unit, consumer_)], of.has_short != 0, q, out, softmax);
+      use = attend(use, of.num_own[Unit::half(unit, 0)], of.has_short != 0, q, out, softmax);
       softmax.finish();
       epilogue.store(of.block, of.q_block, out, softmax);
       parity ^= 1;

@@ -5,10 +5,12 @@
 //   4 warps each  consumers: two halves of a pair (fine_consumer.h) or three halves of any
 //                 (fine_half_consumer.h), see FineShape
 //
-// Persistent: the CTAs, one on each multiprocessor, take the units of batch x head in turn, heads
-// outermost, so that all work on one head's k and v at a time and find them in L2.
+// Persistent: the CTAs, one on each multiprocessor, take the units of batch x head in turn, at
+// head_dim 128 from a queue, heads outermost, so that all work on one head's k and v at a time and
+// find them in L2.
 #include <algorithm>
 
+#include "src/cuda/chain.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/sm90/fine_consumer.h"
 #include "src/cuda/sm90/fine_half_consumer.h"
@@ -29,7 +31,11 @@ __device__ __forceinline__ void init_barriers(FineSmem<kHeadDim>& s) {
       barrier_init(smem_address(&s.empty_v[ring][i]), kReaders);
     }
     barrier_init(smem_address(&s.full_q[ring]), 1);
-    barrier_init(smem_address(&s.empty_q[ring]), kWarpsPerConsumer);
+    barrier_init(smem_address(&s.empty_q[ring]), kWarpsPerConsumer * 32);
+  }
+  for (int i = 0; i < kUnitStages; ++i) {
+    barrier_init(smem_address(&s.full_unit[i]), 1);
+    barrier_init(smem_address(&s.empty_unit[i]), kSharingWarps - 1);
   }
   barrier_init(smem_address(&s.meet), 2 * kWarpsPerConsumer);
   fence_barrier_init();
@@ -42,10 +48,10 @@ __device__ __forceinline__ void produce(const FineParams& params, FineSmem<kHead
   const uint32_t warp = threadIdx.x / 32;
   if constexpr (!FineShape<kHeadDim>::kPaired) {
     if (warp < FineSmem<kHeadDim>::kRings) Producer<kHeadDim, true, true>(params, smem, warp).run();
-  } else if (warp < 2) {
+  } else if (warp < kSharingWarps / 2) {
     Producer<kHeadDim, true, false>(params, smem, warp).run();
   } else {
-    Producer<kHeadDim, false, true>(params, smem, warp - 2).run();
+    Producer<kHeadDim, false, true>(params, smem, warp - kSharingWarps / 2).run();
   }
 }
 
@@ -58,6 +64,7 @@ __global__ void __launch_bounds__(FineShape<kHeadDim>::kThreads, 1)
   Smem& smem = *reinterpret_cast<Smem*>(raw + gap);
   if (threadIdx.x == 0) init_barriers(smem);
   __syncthreads();
+  wait_for_previous();
 
   const uint32_t warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
@@ -75,15 +82,18 @@ __global__ void __launch_bounds__(FineShape<kHeadDim>::kThreads, 1)
 }
 
 template <class T, int kHeadDim>
-Status launch_fine(const FineParams& params, const KernelLaunch& how) {
+Status launch_fine(const FineParams& given, const KernelLaunch& how) {
   constexpr int kBytes = sizeof(FineSmem<kHeadDim>) + FineSmem<kHeadDim>::kAlignment;
   static_assert(kBytes <= 232448, "a CTA has at most 227 KiB");
-  const int32_t num_units = Unit<kHeadDim>::count(params.num_items);
+  FineParams params = given;
+  params.num_whole = Unit<kHeadDim>::num_whole(params.num_items, how.num_sms);
+  const int32_t num_units = Unit<kHeadDim>::count(params.num_items, params.num_whole);
   return launch(how.operation, fine_fwd_kernel<T, kHeadDim>,
                 {.grid = dim3(static_cast<unsigned>(std::min(num_units, how.num_sms))),
                  .block = dim3(FineShape<kHeadDim>::kThreads),
                  .smem_bytes = kBytes,
-                 .stream = how.stream},
+                 .stream = how.stream,
+                 .overlaps_previous = true},
                 params);
 }
 

@@ -39,7 +39,9 @@ struct FineParams {
   int32_t num_pairs;  // of query blocks; one block may be left over
   int32_t num_heads;
   int32_t group_size;
-  int32_t num_items;  // batch * num_heads * num_pairs
+  int32_t num_items;   // batch * num_heads * num_pairs
+  int32_t num_whole;   // of them taken as a pair, see Unit; set by the launch
+  int32_t* num_taken;  // of the units after the first ones: the queue, 0 at first
 
   float scale_log2;  // |scale| * log2(e), not 0
   uint32_t q_sign;   // 0x80008000 if scale is negative: flips q instead
@@ -53,6 +55,8 @@ struct FineParams {
 };
 
 inline constexpr uint32_t kWarpsPerConsumer = 4;
+inline constexpr uint32_t kSharingWarps = 4;  // producers of a pair: k and v of each ring
+inline constexpr int kUnitStages = 2;         // units that the leader of these is ahead of the last
 
 /// How a CTA is divided. All threads together have no more than a multiprocessor's 65536 registers.
 ///
@@ -62,7 +66,7 @@ inline constexpr uint32_t kWarpsPerConsumer = 4;
 /// to itself, and registers are for one slot of scores at a time.
 template <int kHeadDim>
 struct FineShape {
-  static constexpr bool kPaired = kHeadDim == 128;
+  static constexpr bool kPaired = halves_share_copies(kHeadDim);
   static constexpr int kConsumers = kPaired ? 2 : 3;
   static constexpr int kStages = kPaired ? 3 : 4;  // slots of each consumer's ring
   static constexpr int kThreads = 128 * (1 + kConsumers);
@@ -70,36 +74,55 @@ struct FineShape {
   static constexpr int kConsumerRegisters = kPaired ? 224 : 144;
 };
 
-/// Query blocks as CTAs take them. A unit is a pair, of which each consumer has a half, or a half
-/// of one.
+/// Query blocks as CTAs take them. A unit is a pair, of which each consumer has a half, or a single
+/// half. At head_dim 64 all are halves, each for one consumer. At 128 those are what is left when
+/// every CTA has had as many pairs as the others, for one consumer while the other has nothing: two
+/// multiprocessors are faster than one. A single half takes its steps in the order it has in a
+/// pair, so it gives the same bits.
 template <int kHeadDim>
 struct Unit {
   static constexpr bool kPaired = FineShape<kHeadDim>::kPaired;
   static constexpr int kConsumers = FineShape<kHeadDim>::kConsumers;
 
-  /// The first unit of a consumer, and how many it moves on. The first units go to as many CTAs as
-  /// there are, so that no multiprocessor has three while another has none.
+  /// The first unit of a consumer. These go to as many CTAs as there are, so that no multiprocessor
+  /// has three while another has none.
   VSA_HOST_DEVICE static int32_t first(uint32_t cta, int consumer, uint32_t num_ctas) {
     return static_cast<int32_t>(kPaired ? cta : static_cast<uint32_t>(consumer) * num_ctas + cta);
   }
-  VSA_HOST_DEVICE static int32_t stride(uint32_t num_ctas) {
+  /// How many are given out so; the others come from a queue.
+  VSA_HOST_DEVICE static int32_t num_first(uint32_t num_ctas) {
     return static_cast<int32_t>(num_ctas) * (kPaired ? 1 : kConsumers);
   }
-  VSA_HOST_DEVICE static int32_t count(int32_t num_items) { return num_items * (kPaired ? 1 : 2); }
-  VSA_HOST_DEVICE static int32_t item(int32_t unit) { return kPaired ? unit : unit / 2; }
-  VSA_HOST_DEVICE static int half(int32_t unit, int consumer) {
-    return kPaired ? consumer : unit % 2;
+  /// Pairs taken whole, on a device of so many multiprocessors: the first ones.
+  VSA_HOST_DEVICE static int32_t num_whole(int32_t num_items, int32_t num_sms) {
+    const int32_t left = num_items % num_sms;
+    return kPaired ? num_items - (2 * left <= num_sms ? left : 0) : 0;
+  }
+  VSA_HOST_DEVICE static int32_t count(int32_t num_items, int32_t num_whole) {
+    return num_whole + 2 * (num_items - num_whole);
+  }
+  VSA_HOST_DEVICE static bool is_whole(int32_t unit, int32_t num_whole) {
+    return kPaired && unit < num_whole;
+  }
+  VSA_HOST_DEVICE static int32_t item(int32_t unit, int32_t num_whole) {
+    return is_whole(unit, num_whole) ? unit : num_whole + (unit - num_whole) / 2;
+  }
+  /// Which half, of a unit that is one.
+  VSA_HOST_DEVICE static int half(int32_t unit, int32_t num_whole) {
+    return (unit - num_whole) % 2;
   }
 };
 
 /// What a consumer must know of a unit besides its q.
 struct alignas(16) ItemHalf {
-  int32_t num_common = 0;       ///< slots of both rings, in turn; a half alone has none
+  int32_t num_common = 0;       ///< slots of both rings, in turn; none at head_dim 64
   int32_t num_own[2] = {0, 0};  ///< then slots of each half's ring
-  int32_t unit = 0;
+  int32_t unit = kNoUnit;
   Block block;
   int32_t has_short = 0;  ///< whether a slot may have rows without a token
-  int32_t q_block = 0;    ///< number of the block, -1 if there is none
+  int32_t q_block = -1;   ///< number of the block; -1: there is none, and nothing to do
+
+  static constexpr int32_t kNoUnit = -1;  ///< there are no more
 };
 
 /// Shared memory of the kernel, from a multiple of 1 KiB on.
@@ -119,10 +142,13 @@ struct FineSmem {
   uint32_t notes[Shape::kThreads / 32];  // a consuming warp's to itself
   uint64_t row_bits[kRings][kStages];    // rows of the slot that hold tokens
   ItemHalf item[2][kRings];              // of even and odd units, one for each consumer
-  // full: one arrival of the producer, and the bytes. empty: one arrival of each warp that reads.
+  int32_t unit[kUnitStages];             // what the queue gave, for producers that share units
+  // full: one arrival of the producer, and the bytes. empty: one of each warp that reads, which the
+  // producer makes for a consumer that does not.
   uint64_t full_k[kRings][kStages], full_v[kRings][kStages];
   uint64_t empty_k[kRings][kStages], empty_v[kRings][kStages];
-  uint64_t full_q[kRings], empty_q[kRings];
+  uint64_t full_q[kRings], empty_q[kRings];  // empty: each lane, as each has read `item` before
+  uint64_t full_unit[kUnitStages], empty_unit[kUnitStages];  // the leader; the other producers
   uint64_t meet;  // both halves of a pair have seen all slots of the item
 
   static constexpr int kAlignment = 1024;

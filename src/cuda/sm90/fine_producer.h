@@ -1,14 +1,17 @@
 // The producers of the fine kernel: warps that keep the k slots, the v slots or both of one ring
 // full, and the ring's q. Device-only.
 //
-// They share nothing but the schedule. Each lane reads one entry and its block 32 and more entries
-// before they are used: no copy waits for a load from global memory.
+// They share the schedule and, where consumers share rings, which unit is next (fine_queue.h). Each
+// lane reads one entry and its block 32 and more entries before they are used: no copy waits for a
+// load from global memory.
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "src/cuda/sm90/copy_block.h"
 #include "src/cuda/sm90/fine_params.h"
+#include "src/cuda/sm90/fine_queue.h"
 #include "src/cuda/sm90/ptx.h"
 
 namespace vsa::cuda::sm90 {
@@ -78,6 +81,7 @@ class Producer {
   using Smem = FineSmem<kHeadDim>;
   using Copy = BlockCopy<Smem::kSlabs>;
   using Unit = sm90::Unit<kHeadDim>;
+  using Units = std::conditional_t<Unit::kPaired, UnitQueue, UnitsInTurn>;
   static constexpr bool kPaired = Unit::kPaired;
 
   __device__ __forceinline__ Producer(const FineParams& params, Smem& smem, uint32_t ring)
@@ -89,29 +93,37 @@ class Producer {
         values_(params, smem, ring) {}
 
   __device__ __forceinline__ void run() {
-    const int32_t stride = Unit::stride(gridDim.x);
-    const int32_t num_units = Unit::count(p_.num_items);
-    uint32_t parity = 0;  // of the q barriers
-    int32_t unit = Unit::first(blockIdx.x, static_cast<int>(ring_), gridDim.x);
-    int32_t next_head = unit < num_units ? head_word(unit) : 0;
-    for (; unit < num_units; unit += stride, parity ^= 1) {
-      const int32_t head = next_head;
-      if (unit + stride < num_units) next_head = head_word(unit + stride);
-      const int32_t item = Unit::item(unit);
+    const int32_t num_units = Unit::count(p_.num_items, num_whole());
+    Units units(p_, s_, ring_, kKeys && ring_ == 0);
+    int32_t unit = units.unit();
+    int32_t head = unit < num_units ? head_word(unit) : 0;
+    while (unit < num_units) {
+      const int32_t item = Unit::item(unit, num_whole());
       const int32_t head_idx = item / p_.num_pairs;
       const int32_t b = head_idx / p_.num_heads;
       const int32_t h = head_idx % p_.num_heads;
-      const int half = Unit::half(unit, static_cast<int>(ring_));
+      const bool is_whole = Unit::is_whole(unit, num_whole());
+      const int half = is_whole ? static_cast<int>(ring_) : Unit::half(unit, num_whole());
       if constexpr (kKeys) {
-        load_q(unit, half, b * p_.q_step.batch + h * p_.q_step.head, head, parity);
+        load_q(unit, half, b * p_.q_step.batch + h * p_.q_step.head, head, units.parity());
         keys_.begin(b, h / p_.group_size);
       }
       if constexpr (kValues) values_.begin(b, h / p_.group_size);
-      feed(p_.entries + item * p_.entry_pitch, half, head);
+      const int32_t next = units.next();
+      const int32_t next_head = next < num_units ? head_word(next) : 0;
+      feed(p_.entries + item * p_.entry_pitch, is_whole, half, head);
+      unit = next;
+      head = next_head;
+    }
+    if constexpr (kPaired && kKeys) {
+      barrier_wait(smem_address(&s_.empty_q[ring_]), units.parity() ^ 1);
+      announce({}, units.parity());
     }
   }
 
  private:
+  __device__ __forceinline__ int32_t num_whole() const { return kPaired ? p_.num_whole : 0; }
+
   /// Word `lane` of an item's head; lanes share it by shuffles.
   static constexpr int kHeadWords = sizeof(ScheduleHead) / 4;
   static constexpr int kNumOwn = offsetof(ScheduleHead, num_own) / 4;
@@ -120,16 +132,19 @@ class Producer {
   static constexpr int kQBlock = offsetof(ScheduleHead, q_block) / 4;
   static_assert(offsetof(ScheduleHead, end) / 4 == kBeginOwn + 2);
   __device__ __forceinline__ int32_t head_word(int32_t unit) const {
-    return __ldg(reinterpret_cast<const int32_t*>(p_.heads + Unit::item(unit)) +
-                 lane_ % kHeadWords);
+    return static_cast<int32_t>(
+        load_global(reinterpret_cast<const uint32_t*>(p_.heads + Unit::item(unit, num_whole())) +
+                    lane_ % kHeadWords));
   }
 
   /// A half of the unit's pair, and what its consumer must know of the unit.
   __device__ __forceinline__ void load_q(int32_t unit, int half, int32_t q_head, int32_t head,
                                          uint32_t parity) {
-    const uint32_t full = smem_address(&s_.full_q[ring_]);
-    const int32_t idx = __shfl_sync(~0U, head, kQBlock + half);
-    Block block{0, 0, 0, 0};  // without rows: the second of an odd block
+    const int32_t of_half = __shfl_sync(~0U, head, kQBlock + half);
+    // Of a single half the consumer with its number works.
+    const bool works = !kPaired || half == static_cast<int>(ring_);
+    const int32_t idx = works ? of_half : -1;
+    Block block = Block::nothing();
     if (idx >= 0) block = p_.q_blocks[idx];
     const int32_t num_common = __shfl_sync(~0U, head, 0);
     ItemHalf of{.num_common = num_common,
@@ -138,29 +153,44 @@ class Producer {
                 .block = block,
                 .has_short = __shfl_sync(~0U, head, kHasShort),
                 .q_block = idx};
+    if (kPaired && !Unit::is_whole(unit, num_whole())) {
+      if (half != 0) of.num_own[0] = 0;
+      if (half == 0) of.num_own[1] = 0;
+    }
     if constexpr (!kPaired) {
       for (int32_t& num_own : of.num_own) num_own += num_common;
       of.num_common = 0;
     }
     barrier_wait(smem_address(&s_.empty_q[ring_]), parity ^ 1);
     if (lane_ == 0) {
-      s_.item[parity][ring_] = of;
+      const uint32_t full = smem_address(&s_.full_q[ring_]);
       barrier_expect(full, Copy::bytes(block));
       Copy::start(p_.q, block, smem_address(s_.q[ring_]), 0, q_head, full);
-      barrier_arrive(full);
+    }
+    announce(of, parity);
+  }
+
+  /// Tells the consumer its unit. q is free.
+  __device__ __forceinline__ void announce(const ItemHalf& of, uint32_t parity) {
+    if (lane_ == 0) {
+      s_.item[parity][ring_] = of;
+      barrier_arrive(smem_address(&s_.full_q[ring_]));
     }
     __syncwarp();
   }
 
-  /// All steps of one half in this ring. A pair has every second of the common ones in it, then
-  /// those of the consumer with the ring's number; a half alone all of them.
-  __device__ __forceinline__ void feed(const uint32_t* entries, int half, int32_t head) {
+  /// All steps of a unit in this ring: where consumers share rings every second of the common ones,
+  /// then those of the consumer with the ring's number.
+  __device__ __forceinline__ void feed(const uint32_t* entries, bool is_whole, int half,
+                                       int32_t head) {
     const int32_t num_common = __shfl_sync(~0U, head, kBeginOwn);  // entries
     const int32_t begin = __shfl_sync(~0U, head, kBeginOwn + half);
-    const int32_t num = num_common + __shfl_sync(~0U, head, kBeginOwn + 1 + half) - begin;
+    const int32_t end = __shfl_sync(~0U, head, kBeginOwn + 1 + half);
+    const bool has_own = !kPaired || half == static_cast<int>(ring_);
+    const int32_t num = num_common + (has_own ? end - begin : 0);
     const auto entry_at = [&](int32_t i) {
       i += static_cast<int32_t>(lane_);
-      return i < num ? __ldg(entries + (i < num_common ? i : i - num_common + begin)) : 0U;
+      return i < num ? load_global(entries + (i < num_common ? i : i - num_common + begin)) : 0U;
     };
     const auto block_of = [&](uint32_t entry) {
       return __ldg(reinterpret_cast<const int4*>(p_.kv_blocks + ScheduleEntry::block(entry)));
@@ -179,13 +209,14 @@ class Producer {
 #pragma unroll 1
       for (int32_t i = 0; i < count; ++i) {
         const uint32_t e = __shfl_sync(~0U, entry, i);
-        const bool exclusive = base + i >= num_common;
-        if (!kPaired || exclusive || step % 2 == ring_) {
+        const bool is_own = base + i >= num_common;
+        if (!kPaired || is_own || step % 2 == ring_) {
           const Block of{__shfl_sync(~0U, block.x, i), __shfl_sync(~0U, block.y, i),
                          __shfl_sync(~0U, block.z, i),
                          static_cast<uint32_t>(__shfl_sync(~0U, block.w, i))};
-          if constexpr (kKeys) keys_.load(e, of, kPaired && exclusive);
-          if constexpr (kValues) values_.load(e, of, kPaired && exclusive);
+          const bool exclusive = kPaired && (is_own || !is_whole);
+          if constexpr (kKeys) keys_.load(e, of, exclusive);
+          if constexpr (kValues) values_.load(e, of, exclusive);
         }
         if ((e & ScheduleEntry::kLast) != 0) --step;
       }

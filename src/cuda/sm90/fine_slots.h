@@ -1,10 +1,11 @@
 // How a consumer of the fine kernel walks the rings of slots in shared memory, in few registers.
 // Host and device, so that tests play it without a device.
 //
-// A half that is alone takes one ring's slots as they come (RingUse). A pair has its common slots
-// in both rings in turn, the last in ring 1; afterwards each half has ring `half` for itself
-// (schedule.h). A slot is 8 times its number, which is where its barriers lie, plus the parity of
-// its phase: a byte, and a ring's next slot is state enough.
+// At head_dim 64 a half takes one ring's slots as they come (RingUse). At 128 a pair has its common
+// slots in both rings in turn, the last in ring 1; afterwards each half has ring `half` for itself
+// (schedule.h). A single half takes the same slots as in its pair. A slot is 8 times its number,
+// which is where its barriers lie, plus the parity of its phase: a byte, and a ring's next slot is
+// state enough.
 #pragma once
 
 #include <cstdint>

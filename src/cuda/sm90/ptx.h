@@ -57,6 +57,14 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t count 
                : "memory");
 }
 
+/// Loads a word that the kernel before this one may have written while this one was being started:
+/// not through the read-only cache, and not before it was waited for.
+__device__ __forceinline__ uint32_t load_global(const uint32_t* from) {
+  uint32_t word;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(from));
+  return word;
+}
+
 /// This warp is done with what the barrier guards.
 __device__ __forceinline__ void release(uint32_t barrier) {
   __syncwarp();

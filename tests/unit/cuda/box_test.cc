@@ -190,7 +190,7 @@ TEST(Descriptor, VNamesElementsOfTheBuffer) {
   }
 }
 
-/// Advancing in the lower half alone is the same, wherever the buffer lies.
+/// Advancing in the lower single half is the same, wherever the buffer lies.
 TEST(Descriptor, AdvancesInItsLowerHalf) {
   for (const uint32_t buffer : {0U, 16384U, 0x38000U}) {
     for (int step = 0; step < 8; ++step) {

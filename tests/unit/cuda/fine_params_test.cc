@@ -31,57 +31,96 @@ TEST(FineSmem, FitsAndIsAligned) {
   expect_divided<128>();
 }
 
-/// Every half of every item goes to one consumer of one CTA.
+/// Every half of every item is in one unit, and the first units are the first ones.
 template <int kHeadDim>
-void expect_every_half_once(int32_t num_items, uint32_t num_ctas) {
+void expect_every_half_once(int32_t num_items, int32_t num_sms) {
   using U = Unit<kHeadDim>;
+  const int32_t num_whole = U::num_whole(num_items, num_sms);
+  const int32_t num_units = U::count(num_items, num_whole);
   std::set<std::pair<int32_t, int>> seen;
-  for (uint32_t cta = 0; cta < num_ctas; ++cta) {
-    for (int consumer = 0; consumer < U::kConsumers; ++consumer) {
-      for (int32_t unit = U::first(cta, consumer, num_ctas); unit < U::count(num_items);
-           unit += U::stride(num_ctas)) {
-        EXPECT_TRUE(seen.insert({U::item(unit), U::half(unit, consumer)}).second);
-      }
+  for (int32_t unit = 0; unit < num_units; ++unit) {
+    const int32_t item = U::item(unit, num_whole);
+    if (U::is_whole(unit, num_whole)) {
+      EXPECT_TRUE(seen.insert({item, 0}).second);
+      EXPECT_TRUE(seen.insert({item, 1}).second);
+    } else {
+      EXPECT_TRUE(seen.insert({item, U::half(unit, num_whole)}).second);
     }
   }
   EXPECT_EQ(std::ssize(seen), 2 * num_items);
+
+  const auto num_ctas = static_cast<uint32_t>(std::min(num_units, num_sms));
+  std::set<int32_t> first;
+  for (uint32_t cta = 0; cta < num_ctas; ++cta) {
+    for (int consumer = 0; consumer < (U::kPaired ? 1 : U::kConsumers); ++consumer) {
+      first.insert(U::first(cta, consumer, num_ctas));
+    }
+  }
+  EXPECT_EQ(std::ssize(first), U::num_first(num_ctas));
+  EXPECT_EQ(*first.rbegin(), U::num_first(num_ctas) - 1);
 }
 
-/// No CTA has two units while another has none.
+/// At head_dim 64 units are dealt out in turn: each once, and no CTA has two more than another.
 void expect_even_ctas(int32_t num_items, int32_t num_sms) {
   using U = Unit<64>;
-  const auto num_ctas = static_cast<uint32_t>(std::min(U::count(num_items), num_sms));
-  int32_t least = std::numeric_limits<int32_t>::max();
-  int32_t most = 0;
+  const int32_t num_units = U::count(num_items, 0);
+  const auto num_ctas = static_cast<uint32_t>(std::min(num_units, num_sms));
+  std::set<int32_t> seen;
+  size_t least = std::numeric_limits<size_t>::max();
+  size_t most = 0;
   for (uint32_t cta = 0; cta < num_ctas; ++cta) {
-    int32_t units = 0;
+    const size_t before = seen.size();
     for (int consumer = 0; consumer < U::kConsumers; ++consumer) {
-      for (int32_t unit = U::first(cta, consumer, num_ctas); unit < U::count(num_items);
-           unit += U::stride(num_ctas)) {
-        ++units;
+      for (int32_t unit = U::first(cta, consumer, num_ctas); unit < num_units;
+           unit += U::num_first(num_ctas)) {
+        EXPECT_TRUE(seen.insert(unit).second);
       }
     }
-    least = std::min(least, units);
-    most = std::max(most, units);
+    least = std::min(least, seen.size() - before);
+    most = std::max(most, seen.size() - before);
   }
-  EXPECT_LE(most - least, 1) << num_items << " items on " << num_sms;
+  EXPECT_EQ(std::ssize(seen), num_units);
+  EXPECT_LE(most - least, 1U) << num_items << " items on " << num_sms;
 }
 
-TEST(FineUnits, EveryHalfGoesToOneConsumer) {
+TEST(FineUnits, HeadDim64IsDealtOutEvenly) {
   for (int32_t num_items = 1; num_items < 300; ++num_items) {
-    for (const uint32_t num_ctas : {1U, 2U, 78U, 132U}) {
-      expect_every_half_once<64>(num_items, num_ctas);
-      expect_every_half_once<128>(num_items, num_ctas);
-      expect_even_ctas(num_items, static_cast<int32_t>(num_ctas));
+    for (const int32_t num_sms : {1, 2, 78, 132}) expect_even_ctas(num_items, num_sms);
+  }
+}
+
+/// Pairs that would keep less than half of a device busy.
+TEST(FineUnits, WhatIsLeftOverIsHalves) {
+  using U = Unit<128>;
+  EXPECT_EQ(U::num_whole(1, 132), 0);
+  EXPECT_EQ(U::num_whole(66, 132), 0);
+  EXPECT_EQ(U::num_whole(67, 132), 67);
+  EXPECT_EQ(U::num_whole(3072, 132), 23 * 132);
+  EXPECT_EQ(U::count(3072, 23 * 132), 23 * 132 + 72);
+  EXPECT_EQ(U::num_whole(264, 132), 264);
+  EXPECT_EQ(Unit<64>::num_whole(264, 132), 0);
+}
+
+TEST(FineUnits, EveryHalfIsInOneUnit) {
+  for (int32_t num_items = 1; num_items < 300; ++num_items) {
+    for (const int32_t num_sms : {1, 2, 78, 132}) {
+      expect_every_half_once<64>(num_items, num_sms);
+      expect_every_half_once<128>(num_items, num_sms);
     }
   }
 }
 
-/// Schedule::status lets fewer than 2^29 items pass.
+/// Schedule::status lets fewer than 2^29 items pass. Each CTA goes on once beyond the last.
+template <int kHeadDim>
+void expect_units_within_32_bits() {
+  using U = Unit<kHeadDim>;
+  constexpr int64_t kMost = (1 << 29) - 1;
+  EXPECT_LE(U::count(kMost, 0) + int64_t{2} * U::num_first(1024),
+            std::numeric_limits<int32_t>::max());
+}
 TEST(FineUnits, GoingOnBeyondTheLastStaysWithin32Bits) {
-  constexpr int32_t kMost = (1 << 29) - 1;
-  const int64_t last = Unit<64>::count(kMost) - 1;
-  EXPECT_LE(last + Unit<64>::stride(1024), std::numeric_limits<int32_t>::max());
+  expect_units_within_32_bits<64>();
+  expect_units_within_32_bits<128>();
 }
 
 }  // namespace

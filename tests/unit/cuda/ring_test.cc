@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/cuda/schedule.h"
+#include "src/cuda/sm90/fine_params.h"
 #include "src/cuda/sm90/fine_slots.h"
 
 namespace vsa::cuda {
@@ -67,6 +68,7 @@ struct Content {
 
 struct Machine {
   std::vector<ScheduleHead> items;
+  std::vector<int> single;  // of each item: which half is taken without the other, or -1
   std::mt19937 random;
 
   struct Slot {
@@ -78,11 +80,39 @@ struct Machine {
   Barrier meet{2 * kWarps};
   int wrong = 0;
 
-  /// One of the four streams: the k (0) or v (1) slots of one ring.
+  struct NextUnit {
+    Barrier full{1}, empty{3};
+    int unit = -1;
+  };
+  NextUnit next_units[sm90::kUnitStages];
+  static constexpr int kNoUnit = -1;
+  Barrier full_q[2]{{1}, {1}}, empty_q[2]{{kWarps}, {kWarps}};
+  int unit_of_q[2][2];  // of even and odd units, of each consumer
+
+  /// What a unit streams: a single half only its own list beside the common one.
+  ScheduleHead head_of(int unit) const {
+    ScheduleHead head = items[static_cast<size_t>(unit)];
+    const int half = single[static_cast<size_t>(unit)];
+    if (half >= 0) head.num_own[1 - half] = 0;
+    return head;
+  }
+
+  /// One of the four streams: the k (0) or v (1) slots of one ring. The first leads.
   Agent producer(int kind, int ring) {
+    const bool leads = kind == 0 && ring == 0;
+    const auto end = static_cast<int>(items.size());
+    sm90::RingUse<sm90::kUnitStages> unit_use;
     uint32_t use = 0;
-    for (int item = 0; item < static_cast<int>(items.size()); ++item) {
-      const ScheduleHead& head = items[static_cast<size_t>(item)];
+    uint32_t parity_of_q = 0;
+    for (int item = 0; item <= end; parity_of_q ^= 1) {
+      if (kind == 0) {
+        co_yield [this, ring, parity_of_q] { return empty_q[ring].done(parity_of_q ^ 1U); };
+        unit_of_q[parity_of_q][ring] = item < end ? item : kNoUnit;
+        full_q[ring].arrive(1);
+      }
+      if (item == end) break;
+      const ScheduleHead head = head_of(item);
+      const bool is_single = single[static_cast<size_t>(item)] >= 0;
       std::vector<Content> loads;
       for (int i = 0; i < head.num_common; ++i) {
         if ((head.num_common - i) % 2 == ring) loads.push_back({item, 0, i});
@@ -95,9 +125,21 @@ struct Machine {
         co_yield [&slot, parity] { return slot.empty.done(parity); };
         ++slot.full.copies;
         in_flight.push_back({&slot, load});
-        if (load.list > 0) slot.empty.arrive(kWarps);
+        if (load.list > 0 || is_single) slot.empty.arrive(kWarps);
         slot.full.arrive(1);
       }
+      NextUnit& next = next_units[unit_use.slot()];
+      if (leads) {
+        co_yield [&next, unit_use] { return next.empty.done(unit_use.parity() ^ 1U); };
+        next.unit = ++item;
+        next.full.arrive(1);
+      } else {
+        co_yield [&next, unit_use] { return next.full.done(unit_use.parity()); };
+        if (next.unit != item + 1) ++wrong;
+        item = next.unit;
+        next.empty.arrive(1);
+      }
+      unit_use = unit_use.next();
     }
   }
 
@@ -115,10 +157,18 @@ struct Machine {
   /// their keys are waited for together with the values of the two before.
   Agent consumer(int half) {
     sm90::Rings<kPairStages> first;
-    uint32_t parity = 0;  // of `meet`
-    for (int item = 0; item < static_cast<int>(items.size()); ++item) {
-      const ScheduleHead& head = items[static_cast<size_t>(item)];
-      const int num_slots = head.num_common + head.num_own[half];
+    uint32_t parity = 0;  // of what is used once a unit
+    while (true) {
+      co_yield [this, half, parity] { return full_q[half].done(parity); };
+      const int item = unit_of_q[parity][half];
+      if (item == kNoUnit) break;
+      for (int warp = 0; warp < kWarps; ++warp) {
+        co_yield [] { return true; };
+        empty_q[half].arrive(1);
+      }
+      const ScheduleHead head = head_of(item);
+      const bool works = single[static_cast<size_t>(item)] != 1 - half;
+      const int num_slots = works ? head.num_common + head.num_own[half] : 0;
       sm90::Rings<kPairStages> rings = first;
       std::vector<std::vector<Use>> waits;  // what is waited for together, then read
       std::vector<Use> values;
@@ -158,6 +208,7 @@ struct Machine {
           }
         }
       }
+      if (unit_of_q[parity][half] != item) ++wrong;
       first.skip(head.num_common, head.num_own);
       for (int warp = 0; warp < kWarps; ++warp) meet.arrive(1);
       co_yield [this, parity] { return meet.done(parity); };
@@ -168,7 +219,7 @@ struct Machine {
     return slots[use.kind][use.slot.number() / kPairStages][use.slot.number() % kPairStages];
   }
 
-  // Halves alone: unit `u` is half u % 2 of item u / 2, and consumers take every third.
+  // single halves: unit `u` is half u % 2 of item u / 2, and consumers take every third.
   int num_units() const { return 2 * static_cast<int>(items.size()); }
   int num_slots(int unit) const {
     const ScheduleHead& head = items[static_cast<size_t>(unit / 2)];
@@ -291,6 +342,9 @@ TEST(FineRings, AnyOrderOfEventsDeliversTheRightSlots) {
       Machine machine;
       machine.random.seed(static_cast<unsigned>(trial));
       machine.items = items;
+      for (size_t i = 0; i < items.size(); ++i) {
+        machine.single.push_back(trial % 2 == 0 ? -1 : static_cast<int>(random() % 3) - 1);
+      }
       ASSERT_TRUE(is_paired ? machine.run_pairs() : machine.run_halves())
           << "all wait, trial " << trial;
       ASSERT_EQ(machine.wrong, 0) << "a slot was read that held something else, trial " << trial;

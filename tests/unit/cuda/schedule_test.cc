@@ -28,7 +28,7 @@ TEST(Schedule, RefusesMorePairsThanAKernelCounts) {
     context.workspace_query = &size;
     Carver workspace(context);
     const PlanTables plans("fine", workspace, &plan);
-    const Schedule schedule(workspace, plans, {1 << 10, heads, 2, 2}, true);
+    const Schedule schedule(workspace, plans, {1 << 10, heads, 2, 2}, 128);
     EXPECT_EQ(schedule.num_pairs(), 1);
     const Status status = schedule.status("fine");
     EXPECT_EQ(status.ok(), heads < 1 << 19);
@@ -81,6 +81,15 @@ TEST(WorkspaceSize, OverflowSaturates) {
                   .coarse_out = Tensor::bhsd(nothing, DType::kF32, dims)};
   // 2^35 heads of 2^32 scores of 4 bytes: 2^69.
   EXPECT_GT(workspace_of(coarse, args), int64_t{1} << 62);
+}
+
+/// 48 KiB hold the bits of 64 lists, the lengths of the blocks and what pairing needs.
+TEST(Schedule, ChoosesPairsAsLongAsListsFit) {
+  EXPECT_TRUE(can_choose_pairs(1, 1));
+  EXPECT_TRUE(can_choose_pairs(5344, 5344));
+  EXPECT_FALSE(can_choose_pairs(5345, 5345));
+  EXPECT_TRUE(can_choose_pairs(4832, 2 * 4832));
+  EXPECT_FALSE(can_choose_pairs(4833, 2 * 4833));
 }
 
 }  // namespace
