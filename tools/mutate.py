@@ -9,6 +9,7 @@ usage: tools/mutate.py [-j JOBS] [WORD]    only mutations with WORD in their nam
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ def copy_tree():
         if not target.exists() or target.read_bytes() != content:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
+        shutil.copymode(ROOT / name, target)  # the build runs scripts of the tree
     for path in COPY.rglob("*"):
         if path.is_file() and str(path.relative_to(COPY)) not in wanted:
             path.unlink()

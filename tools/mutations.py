@@ -178,7 +178,7 @@ MUTATIONS = [
     cuda("rings: a half's phase changes with every slot", "sm90/fine_slots.h",
          "number / kStages % 2", "number % 2", "FineRings.AnyOrderOfEventsDeliversTheRightSlots"),
     cuda("units: the second half is left out", "sm90/fine_params.h",
-         "num_whole + 2 * (num_items - num_whole)", "num_items", "FineUnits.EveryHalfIsInOneUnit"),
+         "num_whole + 2 * (num_items - num_whole)", "num_whole + num_items - num_whole", "FineUnits.EveryHalfIsInOneUnit"),
     cuda("units: single halves begin one pair late", "sm90/fine_params.h",
          "num_whole + (unit - num_whole) / 2", "num_whole + (unit - num_whole + 1) / 2",
          "FineUnits.EveryHalfIsInOneUnit"),

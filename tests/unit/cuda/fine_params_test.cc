@@ -40,6 +40,7 @@ void expect_every_half_once(int32_t num_items, int32_t num_sms) {
   std::set<std::pair<int32_t, int>> seen;
   for (int32_t unit = 0; unit < num_units; ++unit) {
     const int32_t item = U::item(unit, num_whole);
+    ASSERT_LT(item, num_items);
     if (U::is_whole(unit, num_whole)) {
       EXPECT_TRUE(seen.insert({item, 0}).second);
       EXPECT_TRUE(seen.insert({item, 1}).second);

@@ -135,7 +135,10 @@ struct Machine {
         next.full.arrive(1);
       } else {
         co_yield [&next, unit_use] { return next.full.done(unit_use.parity()); };
-        if (next.unit != item + 1) ++wrong;
+        if (next.unit != item + 1) {
+          ++wrong;
+          break;
+        }
         item = next.unit;
         next.empty.arrive(1);
       }
