@@ -2,6 +2,7 @@
 // one warp a pair. The same lists give the same schedule.
 #include "src/cuda/chain.h"
 #include "src/cuda/launch.h"
+#include "src/cuda/numbers.h"
 #include "src/cuda/schedule_build.h"
 #include "src/cuda/schedule_writer.h"
 
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(kWarps * 32)
 Status Schedule::build(std::string_view operation, const PlanTables& plans, const ConstLut& lut,
                        cudaStream_t stream) const {
   VSA_TRY(status(operation));
-  const int64_t num_words = num_bit_words(plans.kv().shape.num_tiles);
+  const int64_t num_words = words_for(plans.kv().shape.num_tiles);
   ScheduleParams params{.lut = lut,
                         .q = plans.q(),
                         .kv = plans.kv(),

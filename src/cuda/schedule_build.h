@@ -19,16 +19,14 @@ struct ScheduleParams {
   int32_t num_words;   // for a bit of every kv tile; 0: no room for them in shared memory
 };
 
-/// Words of a row of the table as bits.
-constexpr int64_t num_bit_words(int64_t num_kv_tiles) { return (num_kv_tiles + 31) / 32; }
-
 /// Whether the lists that pairs are chosen by fit into shared memory as bits.
 bool can_choose_pairs(int64_t num_kv_tiles, int64_t num_kv_blocks);
 /// Enqueues the schedules of chosen pairs.
 Status run_schedule_chosen(std::string_view operation, const ScheduleParams& params,
                            cudaStream_t stream);
 
-/// Memory of the schedules: 48 bytes a pair, and 4 for each kv block that the pair keeps.
+/// Memory of the schedules: 48 bytes a pair, 4 for each kv block that the pair keeps, and the
+/// queue.
 class Schedule {
  public:
   /// Takes the memory; `dims` are those of the table. Where halves share copies, pairs of tiles of

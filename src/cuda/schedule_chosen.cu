@@ -167,7 +167,7 @@ int64_t smem_bytes(int64_t num_words, int64_t num_kv_blocks) {
 }  // namespace
 
 bool can_choose_pairs(int64_t num_kv_tiles, int64_t num_kv_blocks) {
-  return smem_bytes(num_bit_words(num_kv_tiles), num_kv_blocks) <=
+  return smem_bytes(words_for(num_kv_tiles), num_kv_blocks) <=
          (48 << 10) - static_cast<int64_t>(sizeof(Pairing));  // what needs no asking
 }
 

@@ -248,8 +248,6 @@ LaunchShape rows_shape(const LutDims& dims, cudaStream_t stream) {
   return {.grid = dim3(grid_extent(rows, kWarps)), .block = dim3(kWarps * 32), .stream = stream};
 }
 
-int64_t words_for(int64_t bits) { return (bits + 31) / 32; }
-
 Status upload_bits(std::string_view operation, std::span<const int32_t> list, int64_t num_bits,
                    int32_t* to, cudaStream_t stream) {
   if (list.empty()) return {};

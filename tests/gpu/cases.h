@@ -34,6 +34,14 @@ inline TilePlan packed_plan(std::vector<int64_t> segments, Grid grid, TileShape 
   return TilePlan::packed(segments, grid, tile).value();
 }
 
+/// Holds what `fine` gave to the reference.
+inline void expect_fine(const FineResult& got, const Qkv& in, const ConstLut& lut) {
+  const FineResult want = test::run_fine(kReference, as_f64(in), lut);
+  const FineTolerance tolerance = fine_tolerance(in, lut);
+  expect_close(got.out, want.out, tolerance.out);
+  expect_close(got.lse, want.lse, tolerance.lse);
+}
+
 /// All kinds of tiles (64, 128, 256 tokens, less, odd numbers), aligned and cut off on every axis,
 /// tile order with tiles of any length, packed prefixes; grouped heads; all memory orders.
 inline std::vector<GpuCase> gpu_cases() {

@@ -223,10 +223,7 @@ TEST_P(GpuDealtOut, TheSameBitsOnAnyNumberOfMultiprocessors) {
     const Qkv in = make_qkv(dtype, c.heads, c.q_plan, c.kv_plan, 1, c.order);
     const LutBuffer table = random_lut(c.heads, c.q_plan.num_tiles(), c.kv_plan.num_tiles(), 2);
     const auto all = deal_out(in, table.view(), Gate::zero(), {1, 2, 3, 7, 132});
-    const FineResult want = test::run_fine(kReference, as_f64(in), table.view());
-    const FineTolerance tolerance = fine_tolerance(in, table.view());
-    expect_close(all[0].result.out, want.out, tolerance.out);
-    expect_close(all[0].result.lse, want.lse, tolerance.lse);
+    expect_fine(all[0].result, in, table.view());
     for (const DealtOut& one : all) {
       EXPECT_TRUE(same_bits(one.result.out, all[0].result.out)) << one.num_sms;
       EXPECT_TRUE(same_bits(one.result.lse, all[0].result.lse)) << one.num_sms;

@@ -89,7 +89,7 @@ struct Unit {
   VSA_HOST_DEVICE static int32_t first(uint32_t cta, int consumer, uint32_t num_ctas) {
     return static_cast<int32_t>(kPaired ? cta : static_cast<uint32_t>(consumer) * num_ctas + cta);
   }
-  /// How many are given out so; the others come from a queue.
+  /// How many are given out so; after them come the others, at head_dim 128 from a queue.
   VSA_HOST_DEVICE static int32_t num_first(uint32_t num_ctas) {
     return static_cast<int32_t>(num_ctas) * (kPaired ? 1 : kConsumers);
   }

@@ -124,6 +124,11 @@ class Producer {
  private:
   __device__ __forceinline__ int32_t num_whole() const { return kPaired ? p_.num_whole : 0; }
 
+  /// Whether the ring's consumer does: of a single half the one with its number.
+  __device__ __forceinline__ bool works_on(int half) const {
+    return !kPaired || half == static_cast<int>(ring_);
+  }
+
   /// Word `lane` of an item's head; lanes share it by shuffles.
   static constexpr int kHeadWords = sizeof(ScheduleHead) / 4;
   static constexpr int kNumOwn = offsetof(ScheduleHead, num_own) / 4;
@@ -141,9 +146,7 @@ class Producer {
   __device__ __forceinline__ void load_q(int32_t unit, int half, int32_t q_head, int32_t head,
                                          uint32_t parity) {
     const int32_t of_half = __shfl_sync(~0U, head, kQBlock + half);
-    // Of a single half the consumer with its number works.
-    const bool works = !kPaired || half == static_cast<int>(ring_);
-    const int32_t idx = works ? of_half : -1;
+    const int32_t idx = works_on(half) ? of_half : -1;
     Block block = Block::nothing();
     if (idx >= 0) block = p_.q_blocks[idx];
     const int32_t num_common = __shfl_sync(~0U, head, 0);
@@ -186,8 +189,7 @@ class Producer {
     const int32_t num_common = __shfl_sync(~0U, head, kBeginOwn);  // entries
     const int32_t begin = __shfl_sync(~0U, head, kBeginOwn + half);
     const int32_t end = __shfl_sync(~0U, head, kBeginOwn + 1 + half);
-    const bool has_own = !kPaired || half == static_cast<int>(ring_);
-    const int32_t num = num_common + (has_own ? end - begin : 0);
+    const int32_t num = num_common + (works_on(half) ? end - begin : 0);
     const auto entry_at = [&](int32_t i) {
       i += static_cast<int32_t>(lane_);
       return i < num ? load_global(entries + (i < num_common ? i : i - num_common + begin)) : 0U;

@@ -35,6 +35,7 @@ class UnitsInTurn {
 class UnitQueue {
  public:
   using Unit = sm90::Unit<128>;
+  static_assert(kUnitStages == 2, "the slot of a unit is its parity");
 
   __device__ __forceinline__ UnitQueue(const FineParams& params, FineSmem<128>& smem,
                                        uint32_t /*consumer*/, bool leads)
@@ -73,8 +74,9 @@ class UnitQueue {
  private:
   /// Asks for the unit after the next, so that it is there when it is wanted.
   __device__ __forceinline__ void take() {
-    if (leads_ && threadIdx.x % 32 == 0)
+    if (leads_ && threadIdx.x % 32 == 0) {
       taken_ = atomicAdd(p_.num_taken, 1) + Unit::num_first(gridDim.x);
+    }
   }
 
   const FineParams& p_;

@@ -111,7 +111,7 @@ TEST(FineUnits, EveryHalfIsInOneUnit) {
   }
 }
 
-/// Schedule::status lets fewer than 2^29 items pass. Each CTA goes on once beyond the last.
+/// Schedule::status lets fewer than 2^29 items pass. Each consumer goes on twice beyond the last.
 template <int kHeadDim>
 void expect_units_within_32_bits() {
   using U = Unit<kHeadDim>;

@@ -85,7 +85,7 @@ struct Machine {
     int unit = -1;
   };
   NextUnit next_units[sm90::kUnitStages];
-  static constexpr int kNoUnit = -1;
+  static constexpr int kNoUnit = sm90::ItemHalf::kNoUnit;
   Barrier full_q[2]{{1}, {1}}, empty_q[2]{{kWarps}, {kWarps}};
   int unit_of_q[2][2];  // of even and odd units, of each consumer
 
@@ -222,7 +222,7 @@ struct Machine {
     return slots[use.kind][use.slot.number() / kPairStages][use.slot.number() % kPairStages];
   }
 
-  // single halves: unit `u` is half u % 2 of item u / 2, and consumers take every third.
+  // At head_dim 64: unit `u` is half u % 2 of item u / 2, and consumers take every third.
   int num_units() const { return 2 * static_cast<int>(items.size()); }
   int num_slots(int unit) const {
     const ScheduleHead& head = items[static_cast<size_t>(unit / 2)];
