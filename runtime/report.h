@@ -74,7 +74,7 @@ struct GenerateReport {
   std::string latents_path;       ///< empty if none were saved
 };
 
-/// All fields under their names; what docs/runtime.md describes.
+/// All fields under their names; what docs/reference/runtime.md describes.
 nlohmann::json to_json(const GenerateReport& report);
 
 }  // namespace vsa::runtime

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every test that docs/testing.md names must exist: `Suite.Name`, with * for what may vary."""
+"""Every test that docs/reference/testing.md names must exist: `Suite.Name`, with * for what may vary."""
 
 import fnmatch
 import re
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = "docs/testing.md"
+PAGE = "docs/reference/testing.md"
 DECLARED = re.compile(r"\b(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\((\w+),\s*(\w+)")
 NAMED = re.compile(r"`([A-Z]\w+\.\w+\*?)`")
 

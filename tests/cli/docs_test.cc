@@ -1,4 +1,4 @@
-// docs/cli.md shows what vsa prints: its `vsa plan` examples are run again.
+// docs/reference/cli.md shows what vsa prints: its `vsa plan` examples are run again.
 #include <sstream>
 
 #include "tests/cli/expect.h"
@@ -14,7 +14,7 @@ struct Example {
 
 /// All `$ vsa plan ...` of the page; an example ends at the next command or at the fence.
 std::vector<Example> plan_examples() {
-  std::istringstream page(read_file(std::string(VSA_SOURCE_DIR) + "/docs/cli.md"));
+  std::istringstream page(read_file(std::string(VSA_SOURCE_DIR) + "/docs/reference/cli.md"));
   std::vector<Example> examples;
   bool inside = false;
   for (std::string line; std::getline(page, line);) {

@@ -1,5 +1,5 @@
 // Tolerances of every stage, derived from the number of roundings and the size of what is summed.
-// docs/numerics.md explains each constant; nothing here is tuned.
+// docs/reference/numerics.md explains each constant; nothing here is tuned.
 //
 // All take the very inputs of the stage (in the dtype under test) and give one bound per element of
 // the stage's output.
