@@ -1,16 +1,16 @@
 #!/bin/sh
 # Builds libvsa and runs the GPU bench. Where PYTHON (default python3) has a PyTorch that sees the GPU, one
-# process compares all contestants (bench/gpu/contestants.py): JSON lines into out/bench-gpu.jsonl, tables into
-# out/bench-gpu.md and to stdout. Elsewhere vsa_gpu_bench times this library alone, forward: JSON lines into
-# out/bench-gpu.jsonl, a summary to stderr, no tables.
+# process compares this library with others (bench/gpu/contestants.py): JSON lines into out/bench-gpu.jsonl and,
+# compressed, out/bench-gpu.jsonl.gz; tables into out/bench-gpu.md and to stdout. Elsewhere vsa_gpu_bench times this
+# library alone, forward: JSON lines into out/bench-gpu.jsonl, a summary to stderr, no tables.
 # usage: tools/bench_gpu.sh [options of cmake --build]
-# CASES (a regular expression that case names match), REPEATS (default 24) and PASSES (forward or
-# backward, default forward; backward needs PyTorch) choose.
+# CASES and OTHERS (regular expressions that names match; . for all), REPEATS (default 24) and PASSES (forward,
+# backward or both; what includes backward needs PyTorch) choose; the default is what docs/performance.md shows.
 # Exit status 1: something was wrong or failed; 2: a choice is not possible; 3: nvcc, a GPU or PyTorch is missing.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
-passes=${PASSES:-forward}
+passes=${PASSES:-}
 
 # refuse STATUS TEXT
 refuse() {
@@ -19,8 +19,8 @@ refuse() {
 }
 
 case $passes in
-  forward | backward) ;;
-  *) refuse 2 "PASSES: expected forward or backward, got $passes" ;;
+  "" | forward | backward | both) ;;
+  *) refuse 2 "PASSES: expected forward, backward or both, got $passes" ;;
 esac
 if ! command -v "${CUDACXX:-nvcc}" > /dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
   refuse 3 "expected a CUDA toolkit of 12.5 or later, found no nvcc in PATH, CUDACXX or /usr/local/cuda"
@@ -30,7 +30,7 @@ torch=no
 if [ $torch = no ]; then
   nvidia-smi -L 2> /dev/null | grep -q '^GPU ' ||
     refuse 3 "expected an NVIDIA GPU, found none: neither nvidia-smi nor PyTorch in $python sees one"
-  [ "$passes" = forward ] ||
+  [ -z "$passes" ] || [ "$passes" = forward ] ||
     refuse 3 "PASSES=$passes needs a PyTorch that sees the GPU, $python has none (PYTHON names another)"
 fi
 
@@ -39,7 +39,7 @@ cmake --preset release -DVSA_CUDA=ON -DVSA_BUILD_BENCH=ON --log-level=WARNING
 cmake --build --preset release --target vsa_gpu_bench vsa_shared "$@"
 mkdir -p out
 run=out/bench-gpu.jsonl
-rm -f "$run" out/bench-gpu.md # none of another run beside those of this one
+rm -f "$run" "$run.gz" out/bench-gpu.md # none of another run beside those of this one
 if [ $torch = no ]; then
   echo "bench-gpu: this library alone: $python has no PyTorch that sees a GPU" >&2
   build/bench/vsa_gpu_bench "${CASES:-}" "${REPEATS:-24}" > "$run"
@@ -47,9 +47,10 @@ if [ $torch = no ]; then
   exit
 fi
 status=0
-"$python" bench/gpu/contestants.py --cases "${CASES:-}" --repeats "${REPEATS:-24}" --passes "$passes" > "$run" ||
-  status=$?
+"$python" bench/gpu/contestants.py --page ${CASES:+--cases "$CASES"} ${OTHERS:+--others "$OTHERS"} \
+  ${passes:+--passes "$passes"} --repeats "${REPEATS:-24}" > "$run" || status=$?
 [ -s "$run" ] || exit "$status"
-"$python" bench/gpu/table.py "$run" | tee out/bench-gpu.md
-echo "$run, out/bench-gpu.md"
+gzip -9 -n -k "$run"
+"$python" bench/gpu/table.py "$run.gz" ${CASES:+--cases "$CASES"} | tee out/bench-gpu.md
+echo "$run, $run.gz, out/bench-gpu.md"
 exit "$status"

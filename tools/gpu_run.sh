@@ -2,9 +2,10 @@
 # Runs a bundle (tools/gpu_bundle.sh) on a machine with a GPU: tests in groups that cannot hang longer
 # than their limit, then the bench. Results go to $OUT (default: out), the tests' logs there into one
 # logs.tgz; a short summary to stdout.
-# usage: gpu_run.sh [tests] [large] [contestants CASES REPEATS SECONDS] [gradients CASES REPEATS SECONDS]
-#                   [bench CASES REPEATS] [sanitize]
-# contestants (forward) and gradients need a python3 with PyTorch; no case starts after SECONDS.
+# usage: gpu_run.sh [tests] [large] [page REPEATS SECONDS] [contestants CASES REPEATS SECONDS]
+#                   [gradients CASES REPEATS SECONDS] [bench CASES REPEATS] [sanitize]
+# page (what docs/performance.md shows), contestants (forward) and gradients need a python3 with PyTorch; no case
+# starts after SECONDS.
 # Exit status 1 if anything failed.
 set -u
 status=0
@@ -41,6 +42,20 @@ group() {
   grep -hE -A9 'Failure$|terminate|CUDA error|what\(\)' "$logs/$1".*.log | cut -c1-300 | head -40
 }
 
+# contestants NAME REPEATS SECONDS OPTION...: rows into NAME.jsonl.gz, their tables into NAME.md.
+# Python and PyTorch have libraries of their own: those of the bundle stay out of their path.
+contestants() {
+  local name=$1 repeats=$2 seconds=$3
+  shift 3
+  timeout -s KILL $((seconds + 120)) python3 "$here/contestants.py" --library "$here/libvsa.so" \
+    --commit "$(cat "$here/COMMIT")" --repeats "$repeats" --budget-s "$seconds" "$@" \
+    > "$out/$name.jsonl" 2> "$out/$name.txt"
+  ended "$name" $?
+  tail -5 "$out/$name.txt"
+  gzip -9 -n -f "$out/$name.jsonl"
+  python3 "$here/table.py" "$out/$name.jsonl.gz" --cases . | tee "$out/$name.md"
+}
+
 while [ $# -gt 0 ]; do
   case $1 in
     tests)
@@ -61,16 +76,16 @@ while [ $# -gt 0 ]; do
       ended large $?
       grep -E '^\[ +(OK|FAILED|SKIPPED) .*ms' "$logs/large.log"
       ;;
-    contestants | gradients)
-      passes=forward
-      [ "$1" = contestants ] || passes=backward
-      # Python and PyTorch have libraries of their own: those of the bundle stay out of their path.
-      timeout -s KILL $(($4 + 120)) python3 "$here/contestants.py" --library "$here/libvsa.so" \
-        --commit "$(cat "$here/COMMIT")" --passes $passes --cases "$2" --repeats "$3" --budget-s "$4" \
-        > "$out/$1.jsonl" 2> "$out/$1.txt"
-      ended "$1" $?
-      tail -5 "$out/$1.txt"
-      python3 "$here/table.py" "$out/$1.jsonl" | tee "$out/$1.md"
+    page)
+      contestants page "$2" "$3" --page
+      shift 2
+      ;;
+    contestants)
+      contestants contestants "$3" "$4" --cases "$2" --passes forward
+      shift 3
+      ;;
+    gradients)
+      contestants gradients "$3" "$4" --cases "$2" --passes backward
       shift 3
       ;;
     sanitize)
@@ -95,7 +110,7 @@ while [ $# -gt 0 ]; do
       done
       ;;
     *)
-      echo "gpu_run.sh: error: expected tests, large, contestants, gradients, bench or sanitize, got $1" >&2
+      echo "gpu_run.sh: error: expected tests, large, page, contestants, gradients, bench or sanitize, got $1" >&2
       exit 2
       ;;
   esac

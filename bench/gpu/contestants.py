@@ -3,7 +3,8 @@
 
 A contestant is a stage or the operator of this library (through the C ABI), or what it is compared with:
 dense attention by cuDNN (and FlashAttention-3), FlexAttention, FastVideo's operator, and a matrix product.
-With --passes backward: gradients, alone and with the forward that they need. One that cannot run gets a row
+With --passes backward: gradients, alone and with the forward that they need; both: these behind the forward.
+With --page: what docs/performance.md shows. One that cannot run gets a row
 "absent: reason" or "failed: reason". Each round runs all of a case once, in another order, on the next of
 several sets of inputs, with the L2 flushed before each; power and clocks are sampled meanwhile. Needs PyTorch
 and libvsa.so; --backend cpu tries the program out without a GPU.
@@ -76,11 +77,11 @@ def time_in_turns(contestants, num_sets, repeats, clock):
     return times
 
 
-def run_case(case, library, options, clock, device, emit):
-    """Emits the rows of a case; returns whether all that ran was right."""
+def run_case(case, passes, library, options, clock, device, emit):
+    """Emits the rows of a pass (forward or backward) of a case; returns whether all that ran was right."""
     plan = library.plan(case.grid, case.tile)
     sets = [problem.Inputs(case, plan, torch.bfloat16, device, seed) for seed in range(1, options.sets + 1)]
-    own, factories = PASSES[options.passes]
+    own, factories = PASSES[passes]
     contestants = list(own(library, case, sets))
     right = True
 
@@ -168,10 +169,12 @@ def _short(e):
 
 def main(argv=None):
     parser = arguments.parser(__doc__.splitlines()[0], list(PASSES))
-    options = parser.parse_args(argv)
+    options = arguments.parsed(parser, argv)
+    passes = list(PASSES) if options.passes == "both" else [options.passes]
     cases = problem.CASES if options.backend == "cuda" else problem.TINY_CASES
     names = arguments.chosen(parser, "--cases", options.cases, [case.name for case in cases])
-    options.others = arguments.chosen(parser, "--others", options.others, list(PASSES[options.passes][1]), none="")
+    options.others = arguments.chosen(parser, "--others", options.others,
+                                      [name for one in passes for name in PASSES[one][1]], none="")
     device = torch.device("cuda" if options.backend == "cuda" else "cpu")
     if device.type == "cuda" and not torch.cuda.is_available():
         print("contestants.py: error: PyTorch sees no GPU", file=sys.stderr)
@@ -198,7 +201,8 @@ def main(argv=None):
                 continue
             case_began = time.monotonic()
             try:
-                right = run_case(case, library, options, clock, device, emit) and right
+                for one in passes:
+                    right = run_case(case, one, library, options, clock, device, emit) and right
             except torch.cuda.OutOfMemoryError as e:
                 emit({"case": case.name, "left_out": _short(e)})
                 right = False

@@ -1,5 +1,6 @@
 """bench/gpu/contestants.py and tools/bench_gpu.sh as programs, on a machine without a GPU."""
 
+import gzip
 import json
 import os
 import shutil
@@ -36,17 +37,18 @@ def test_the_program_writes_rows_that_become_tables(library, capsys, monkeypatch
     assert "header" in rows[0]
     assert {r["what"] for r in rows if "absent" in r} >= {"fastvideo"}
     assert all(r["repeats"] == 2 for r in rows if "median_ms" in r)
-    text = table.tables(*table.read(lines))
-    assert "| kept50, random | operator |" in text
+    text = table.section(*table.read(lines), rows="run.jsonl")
+    assert "| 5x6x7, 2x2x2, 2 x 16 | 50 % | random |" in text and "| vsa operator |" in text
     assert "- fastvideo absent: " in text
 
 
-def test_backward_rows_become_tables(library, capsys):
-    assert contestants.main(["--library", library, "--backend", "cpu", "--passes", "backward",
-                             "--others", "gemm|dense", "--sets", "1", "--repeats", "1"]) == 0
-    text = table.tables(*table.read(capsys.readouterr().out.splitlines()))
-    backward, training = text.split("Backward alone.")[1].split("Forward and backward.")
-    assert "| kept50, random | operator |" in backward and "| kept50, random | operator |" in training
+def test_both_passes_become_tables_of_one_run(library, capsys):
+    assert contestants.main(["--library", library, "--backend", "cpu", "--page", "--sets", "1", "--repeats", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    forward, backward = table.section(*table.read(lines), rows="run.jsonl").split("Backward, milliseconds")
+    assert "| 12.5 % | random |" in forward and "| 50 % |" not in forward
+    assert "| 12.5 % | random |" in backward and "| vsa operator, both |" in backward
+    assert "flex_attention" not in "".join(lines)
 
 
 def test_none_of_the_others_can_be_asked_for(library, capsys):
@@ -104,7 +106,7 @@ def test_a_library_that_is_missing_or_another_one_is_named(capsys, tmp_path):
 SEES_GPU, NO_GPU = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)'", "echo 'No devices were found'; exit 6"
 TORCH = """case $1 in
   *contestants.py) echo "$@"; exit ${WRONG:-0} ;;
-  *table.py) echo tables of "$(cat "$2")" ;;
+  *table.py) shift; echo tables of "$@" ;;
 esac"""
 
 
@@ -136,7 +138,7 @@ def bench(tmp_path):
     ("exit 1", NO_GPU, {}, 3, "expected an NVIDIA GPU, found none"),
     ("exit 1", "exit 9", {"PASSES": "backward"}, 3, "expected an NVIDIA GPU, found none"),
     ("exit 1", SEES_GPU, {"PASSES": "backward"}, 3, "PASSES=backward needs a PyTorch that sees the GPU"),
-    (TORCH, SEES_GPU, {"PASSES": "sideways"}, 2, "PASSES: expected forward or backward, got sideways"),
+    (TORCH, SEES_GPU, {"PASSES": "sideways"}, 2, "PASSES: expected forward, backward or both, got sideways"),
 ])
 def test_what_is_missing_is_one_line_before_anything_is_built(bench, python, nvidia_smi, environment, status, expected):
     done = bench(python, nvidia_smi, **environment)
@@ -147,11 +149,13 @@ def test_what_is_missing_is_one_line_before_anything_is_built(bench, python, nvi
 
 def test_with_pytorch_there_are_rows_and_tables_also_of_a_run_with_failures(bench):
     done = bench(TORCH, NO_GPU, PASSES="backward", CASES="wan", WRONG="1")  # PyTorch is enough to know of the GPU
-    rows = "bench/gpu/contestants.py --cases wan --repeats 24 --passes backward\n"
+    rows = "bench/gpu/contestants.py --page --cases wan --passes backward --repeats 24\n"
     assert done.returncode == 1 and bench.built.exists()
     assert (bench.out / "bench-gpu.jsonl").read_text() == rows
-    assert (bench.out / "bench-gpu.md").read_text() == f"tables of {rows}"
-    assert done.stdout == f"tables of {rows}out/bench-gpu.jsonl, out/bench-gpu.md\n"
+    assert gzip.decompress((bench.out / "bench-gpu.jsonl.gz").read_bytes()).decode() == rows
+    tables = "tables of out/bench-gpu.jsonl.gz --cases wan\n"
+    assert (bench.out / "bench-gpu.md").read_text() == tables
+    assert done.stdout == f"{tables}out/bench-gpu.jsonl, out/bench-gpu.jsonl.gz, out/bench-gpu.md\n"
 
 
 def test_without_pytorch_there_are_rows_alone_and_no_tables_of_another_run(bench):

@@ -1,6 +1,8 @@
 """bench/gpu/table.py: the tables of a made-up run, and power.py's summary."""
 
+import gzip
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -32,50 +34,90 @@ MADE_UP = [
 ]
 
 
-def test_tables_of_a_made_up_run():
-    text = table.tables(*table.read(map(json.dumps, MADE_UP)))
-    assert "| commit | abc1234 |" in text and "| card | NVIDIA H200 |" in text and "| driver | 580.0 |" in text
-    # 0.75e12 in 1.5 ms; 10 / 1.5; 0.75e12 at 1e15 a second; 8.77e9 bytes at 8.77e12 a second.
-    assert "| kept12.5, random | fine stage | 1.500 (0.010) | 500 | 6.67 | 0.750 | 8.77 GB, 1.000 | 2.0e-03 |" in text
-    assert "| kept12.5, random | dense, cuDNN | 10.000 (0.010) | 600 | 1.00 | 6.000 |" in text
-    assert "| 0.030 (0.010) | 0.500 | 1.000 (0.010) | 0.12 | 600 / 650 / 690 | 1600 / 1700 / 1980 |" in text
-    assert "- fastvideo absent: No module named 'fastvideo_kernel' (kept12.5/random)" in text
-    assert "- case left out: no time after 400 s (kept5/random)" in text
+def section(lines):
+    return table.section(*table.read(lines), rows="run.jsonl.gz")
+
+
+def test_a_section_of_a_made_up_run():
+    text = section(map(json.dumps, MADE_UP))
+    assert text.startswith("## NVIDIA H200\n") and "commit abc1234" in text and "driver 580.0" in text
+    assert "board power 650 to 650 W, SM clock 1.70 to 1.70 GHz" in text
+    assert "[run.jsonl.gz](run.jsonl.gz)" in text
+    # No time of FlashAttention-3, so no column of it and no ratio.
+    assert "| kept | list | cuDNN | vsa fine | vsa operator |" in text
+    assert "| 8x64x64, 4x4x4, 12 x 128 | 12.5 % | random | 10.00 | 1.500 | 2.000 |" in text
+    assert "| select | 0.030 |" in text
+    assert f"- fastvideo absent: No module named 'fastvideo_kernel' ({CASE})" in text
+    assert "- case left out: no time after 400 s (s_t64/kept5/random)" in text
+
+
+def test_a_speed_up_stands_behind_the_operator():
+    text = section(map(json.dumps, [MADE_UP[0], row("dense_flash3", 9.0), *MADE_UP[1:]]))
+    assert "| 9.000 | 10.00 | 1.500 | 2.000 | **4.50** |" in text
 
 
 def test_stages_have_the_time_of_their_bytes_beside_them():
     combine = {**row("combine", 0.05), "bytes": 4.24e8}
-    text = table.tables(*table.read(map(json.dumps, [MADE_UP[0], combine, *MADE_UP[1:]])))
-    assert "| select | combine |" in text
-    assert "| 0.030 (0.010) | 0.050 (0.010), bytes 0.100 |" in text
+    text = section(map(json.dumps, [MADE_UP[0], combine, row("pool_qkv", 0.1), *MADE_UP[1:]]))
+    assert "| combine | 0.050 (0.100) |" in text and "| select | 0.030 |" in text
 
 
-def test_two_passes_of_a_case_keep_their_product_and_power():
-    backward = [{**row("operator_backward", 5.0, 1.875e12)}, {**row("fine_backward", 4.5, 1.875e12)},
-                {**row("coarse_backward", 0.1)}, row("gemm", 2.0, 1e12),
-                {"case": CASE, "summary": {**MADE_UP[-2]["summary"], "power_w": [500.0, 510.0, 520.0]}}]
-    lines = list(map(json.dumps, [*MADE_UP, *backward]))
-    text = table.tables(*table.read(lines))
-    assert "| kept12.5, random | fine stage | 1.500 (0.010) | 500 | 6.67 | 0.750 |" in text
-    assert "| 0.030 (0.010) | 0.500 | 1.000 (0.010) | 0.12 | 600 / 650 / 690 |" in text
-    assert "| kept12.5, random | fine stage | 4.500 (0.010) | 417 |  | 3.750 |" in text
-    assert "| 0.100 (0.010) | 0.500 | 2.000 (0.010) | 0.12 | 500 / 510 / 520 |" in text
+BACKWARD = [row("operator_backward", 5.0), row("fine_backward", 4.5), row("dense_flash3_backward", 26.0),
+            row("dense_flash3_training", 36.0), row("operator_training", 7.2), row("coarse_backward", 0.1),
+            row("gemm", 2.0, 1e12), {"case": CASE, "summary": MADE_UP[-2]["summary"]}]
+
+
+def test_backward_is_a_table_of_its_own():
+    text = section(map(json.dumps, [*MADE_UP, *BACKWARD]))
+    forward, backward = text.split("Backward, milliseconds")
+    assert "| 10.00 | 1.500 | 2.000 |" in forward
+    assert "| FA3 | vsa fine | vsa operator | x | FA3, both | vsa operator, both | x |" in backward
+    assert "| 26.00 | 4.500 | 5.000 | **5.20** | 36.00 | 7.200 | **5.00** |" in backward
+
+
+def test_rows_of_another_run_are_refused():
+    lines = list(map(json.dumps, MADE_UP))
     with pytest.raises(ValueError, match="expected one row of fine, got two"):
         table.read([*lines, json.dumps(row("fine", 1.0))])
+    with pytest.raises(ValueError, match="expected the rows of one run, got a second header"):
+        table.read([*lines, json.dumps({"header": {**MADE_UP[0]["header"], "commit": "def5678"}})])
 
 
-def test_the_page_keeps_what_is_around_its_tables(tmp_path):
-    run, page = tmp_path / "run.jsonl", tmp_path / "page.md"
-    run.write_text("\n".join(map(json.dumps, MADE_UP)))
-    page.write_text(f"before\n{table.BEGIN}\nstale figures\n{table.END}\nafter\n")
-    for _ in range(2):
+def test_the_page_keeps_what_is_around_the_section_of_a_card(tmp_path):
+    run, page = tmp_path / "run.jsonl.gz", tmp_path / "page.md"
+    run.write_bytes(gzip.compress("\n".join(map(json.dumps, MADE_UP)).encode()))
+    other = "<!-- card NVIDIA H100: written by bench/gpu/table.py -->\nkept\n<!-- end of card -->\n"
+    page.write_text(f"before\n{other}")
+    for _ in range(2):  # appended, then replaced
         assert table.main([str(run), "--page", str(page)]) == 0
         text = page.read_text()
-        assert text.startswith("before\n") and text.endswith("\nafter\n")
-        assert "stale figures" not in text and text.count("| commit | abc1234 |") == 1
-    assert table.put_into((ROOT / "docs/performance.md").read_text(), "x")
-    page.write_text("no markers")
+        assert text.startswith(f"before\n{other}\n<!-- card NVIDIA H200") and text.count("commit abc1234") == 1
+    page.write_text("<!-- card NVIDIA H200: written by bench/gpu/table.py -->\nno end")
     assert table.main([str(run), "--page", str(page)]) == 1
+
+
+def test_cases_choose_the_lines(tmp_path, capsys):
+    run = tmp_path / "run.jsonl"
+    run.write_text("\n".join(map(json.dumps, MADE_UP)))
+    assert table.main([str(run), "--cases", "kept5/"]) == 0
+    assert "| random |" not in capsys.readouterr().out
+    assert table.main([str(run), "--cases", "nosuch"]) == 1
+    assert "--cases: nosuch matches none of s_t64/kept12.5/random, s_t64/kept5/random" in capsys.readouterr().err
+
+
+def test_the_page_is_what_its_rows_say(tmp_path):
+    """docs/performance.md is not edited by hand: each of its sections is made again from the rows that it names."""
+    page = ROOT / "docs/performance.md"
+    text = page.read_text()
+    runs = re.findall(r"All rows: \[[^\]]*\]\(([^)]+)\)", text)
+    assert len(runs) == text.count(table.END) > 0
+    again = tmp_path / "docs/performance.md"
+    again.parent.mkdir()
+    again.write_text(text)
+    (tmp_path / "bench").symlink_to(ROOT / "bench")
+    for run in runs:
+        assert table.main([str(tmp_path / "docs" / run), "--page", str(again)]) == 0
+    assert again.read_text() == text
 
 
 def test_power_samples_are_summed_up():
