@@ -7,11 +7,11 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "cli/build_info.h"
-#include "cli/command.h"
-#include "cli/failure.h"
-#include "cli/interrupt.h"
-#include "cli/output.h"
+#include "cli/common/build_info.h"
+#include "cli/common/command.h"
+#include "cli/common/failure.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/output.h"
 
 namespace vsa::cli {
 namespace {

@@ -1,5 +1,5 @@
 // What the vsa command does around a call on the CUDA backend: copies to the device and back.
-#include "cli/device.h"
+#include "cli/common/device.h"
 #include "tests/gpu/cases.h"
 #include "tests/support/compare.h"
 

@@ -1,0 +1,154 @@
+// `vsa bench`: how fast the stages and the operator are, against dense attention and a GEMM in the
+// same run.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench/report.h"
+#include "cli/common/build_info.h"
+#include "cli/common/command.h"
+#include "cli/common/failure.h"
+#include "cli/common/output.h"
+
+namespace vsa::cli {
+namespace {
+
+struct BenchCommand {
+  std::string cases = "bench/cases";
+  std::vector<std::string> names, stages;
+  std::string dtype;  // empty: that of each case
+  int64_t repeats = 20;
+  BackendOptions backend;
+  bool list = false, json = false;
+};
+
+Machine machine_of(const BenchCommand& command, const Context& context) {
+  Machine machine{.backend = command.backend.backend,
+                  .detail = "",
+                  .cpu = cpu_name(),
+                  .threads = omp_get_max_threads()};
+  for (const BackendInfo& info : backends()) {
+    if (info.id == context.backend) machine.detail = info.detail;
+  }
+  return machine;
+}
+
+/// What became of the contestants of all cases. The GEMM only counts where it is refused: it is
+/// oneDNN's, there to compare with.
+struct Outcome {
+  bool any_ran = false;
+  std::string refusal;  // the first; empty: none
+
+  void add(const Measured& x) {
+    if (!x.ran()) {
+      if (refusal.empty()) refusal = x.contestant.refusal;
+    } else if (x.contestant.stage != "gemm") {
+      any_ran = true;
+    }
+  }
+};
+
+void run_case(const BenchCommand& command, const BenchCase& c, const Context& context,
+              GemmBase& gemm, const InterruptScope& interrupt, Outcome& outcome) {
+  ProgressBar bar;
+  BenchProblem problem(c);
+  const bool full =
+      command.stages.empty() || std::ranges::any_of(command.stages, [](const std::string& stage) {
+        return stage.starts_with("dense");
+      });
+  problem.prepare(context, full);
+  std::vector<Measured> all;
+  for (Contestant& x : contestants(problem, gemm, context, command.stages)) {
+    all.push_back({.contestant = std::move(x), .check = {}, .inner = 1, .ms = {}});
+  }
+  check_all(c, all, bar, interrupt);
+  time_all(c, command.repeats, all, bar, interrupt);
+  bar.clear();
+  for (const Measured& x : all) outcome.add(x);
+  const Machine machine = machine_of(command, context);
+  if (!command.json) {
+    print_result(bench_text(problem, machine, all));
+    return;
+  }
+  for (const Measured& x : all) print_json_line(bench_json(problem, machine, all, x));
+}
+
+/// The cases asked for, in the order of the files.
+std::vector<BenchCase> chosen_cases(const BenchCommand& command) {
+  std::vector<BenchCase> cases = read_bench_cases(command.cases);
+  for (const std::string& wanted : command.names) {
+    if (std::ranges::find(cases, wanted, &BenchCase::name) == cases.end()) {
+      fail_usage(fmt::format("--case: no case {} in {}", wanted, command.cases),
+                 "vsa bench --list names them");
+    }
+  }
+  if (!command.names.empty()) {
+    std::erase_if(cases, [&](const BenchCase& c) {
+      return std::ranges::find(command.names, c.name) == command.names.end();
+    });
+  }
+  if (!command.dtype.empty()) {
+    for (BenchCase& c : cases) c.dtype = parse_dtype("--dtype", command.dtype);
+  }
+  return cases;
+}
+
+void print_cases(const std::vector<BenchCase>& cases, bool json) {
+  for (const BenchCase& c : cases) {
+    if (json) {
+      print_json_line({{"case", c.name}, {"grid", {c.grid.f, c.grid.h, c.grid.w}}});
+    } else {
+      print_result(c.name + "\n");
+    }
+  }
+}
+
+void run(const BenchCommand& command) {
+  const std::vector<std::string> stages = bench_stages();
+  for (const std::string& wanted : command.stages) {
+    if (std::ranges::find(stages, wanted) == stages.end()) {
+      fail_usage(
+          fmt::format("--stage: expected one of {}, got {}", fmt::join(stages, ", "), wanted));
+    }
+  }
+  if (command.repeats < 1) {
+    fail_usage(fmt::format("--repeats: expected at least 1, got {}", command.repeats));
+  }
+  const Context context = command.backend.context();
+  const std::vector<BenchCase> cases = chosen_cases(command);
+  if (command.list) {
+    print_cases(cases, command.json);
+    return;
+  }
+  if (context.num_threads > 0) omp_set_num_threads(context.num_threads);  // the GEMM, too
+  const InterruptScope interrupt;
+  GemmBase gemm;
+  Outcome outcome;
+  for (const BenchCase& c : cases) run_case(command, c, context, gemm, interrupt, outcome);
+  if (!outcome.any_ran && !outcome.refusal.empty()) {
+    throw Failure(ExitCode::kUnsupported, "nothing could run: " + outcome.refusal,
+                  "--dtype takes the cases in another dtype, --case and --stage choose others");
+  }
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchCommand>();
+  CLI::App& command = *app.add_subcommand("bench", "speed of the stages and of the operator");
+  command.add_option("--cases", options->cases, "file or folder of cases")->capture_default_str();
+  command.add_option("--case", options->names, "run these cases only");
+  command.add_option("--stage", options->stages, "run these stages only");
+  command.add_option("--dtype", options->dtype, "bf16, f16, f32 or f64 instead of the cases' own");
+  command.add_option("--repeats", options->repeats, "samples of each")->capture_default_str();
+  command.add_flag("--list", options->list, "list the cases and end");
+  options->backend.add_to(command);
+  add_json_option(command, options->json);
+  command.callback([options] { run(*options); });
+}
+
+}  // namespace vsa::cli

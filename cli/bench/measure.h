@@ -1,0 +1,41 @@
+// Checking and timing the contestants of one case. Host-only.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench/contestant.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/progress.h"
+
+namespace vsa::cli {
+
+/// The measurements of one contestant; none if it is refused.
+struct Measured {
+  Contestant contestant;
+  std::optional<CheckResult> check;
+  int64_t inner = 1;  ///< calls that a sample is the mean of
+  std::vector<double> ms;
+
+  /// Of the samples, interpolated.
+  double quantile(double share) const;
+  bool ran() const { return contestant.refusal.empty(); }
+  double median() const { return quantile(0.5); }
+  double iqr() const { return quantile(0.75) - quantile(0.25); }
+  double gflops() const { return contestant.flops / median() * 1e-6; }
+  double gigabytes_per_second() const { return contestant.bytes / median() * 1e-6; }
+};
+
+/// Runs each contestant once and compares what it wrote with the reference: nothing wrong is timed.
+/// One that answers Unsupported is refused from then on. Throws Failure on any other error.
+void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,
+               const InterruptScope& interrupt);
+
+/// Contestants that are not refused take turns, so that all see the same load of the machine; the
+/// first round warms up.
+/// Throws Failure.
+void time_all(const BenchCase& c, int64_t repeats, std::vector<Measured>& all, ProgressBar& bar,
+              const InterruptScope& interrupt);
+
+}  // namespace vsa::cli

@@ -1,0 +1,64 @@
+// The tensors of one bench case, and the calls on them. Host-only.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "cli/bench/case.h"
+#include "cli/common/owned_tensor.h"
+#include "vsa/attention.h"
+
+namespace vsa::cli {
+
+/// Inputs drawn from N(0, 1) and room for everything that forward and backward write, all tensors
+/// in the order [B, S, H, D]. "full" names the dense case: every query tile keeps every kv tile.
+/// Immovable: calls point into it.
+struct BenchProblem {
+  explicit BenchProblem(const BenchCase& bench_case);
+  BenchProblem(const BenchProblem&) = delete;
+  BenchProblem& operator=(const BenchProblem&) = delete;
+
+  /// Runs forward on `context` once, so that every tensor that a stage reads is there; those of the
+  /// dense case only if `full`, because they take the longest. What the backend answers with
+  /// Unsupported is left out. Throws Failure on any other error.
+  void prepare(const Context& context, bool full);
+  /// Why the backend cannot run `stage` here, or cannot make what it reads from the stage `reads`;
+  /// empty: nothing is known against it.
+  std::string refusal(const std::string& stage, const std::string& reads) const;
+
+  PoolArgs pool(const OwnedTensor& x, const OwnedTensor& pooled) const;
+  CoarseArgs coarse() const;
+  SelectArgs select();
+  FineArgs fine(bool full) const;
+  CombineArgs combine() const;
+  AttentionArgs attention();
+  PoolBackwardArgs pool_backward() const;
+  CoarseBackwardArgs coarse_backward() const;
+  FineBackwardArgs fine_backward(bool full) const;
+  CombineBackwardArgs combine_backward() const;
+  AttentionBackwardArgs attention_backward() const;
+
+  BenchCase c;
+  TilePlan plan;
+  OwnedTensor q, k, v, gate, dout;
+  OwnedTensor q_pooled, k_pooled, v_pooled, scores, coarse_out;  // f32
+  LutBuffer lut, full_lut, attention_lut;
+  OwnedTensor fine_out, lse, full_out, full_lse, combined;
+  OwnedTensor out, attention_lse, attention_fine_out;
+  OwnedTensor dfine_out, dcoarse_out, dq_pooled, dk_pooled, dv_pooled, pool_dq;
+  OwnedTensor dq, dk, dv, dgate;
+
+ private:
+  /// The arguments of a call with q, k, v and their plan filled in.
+  template <class Args>
+  Args on_tokens() const;
+
+  /// Runs what makes the outputs of `stage`, unless it or what it reads was refused.
+  void run_stage(const std::string& stage, const std::string& reads,
+                 const std::function<Status()>& call);
+
+  std::map<std::string, std::string> refusals_;  // stage -> what the backend said
+};
+
+}  // namespace vsa::cli

@@ -1,0 +1,56 @@
+#include "cli/common/build_info.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "vsa/backend.h"
+#include "vsa/version.h"
+
+namespace vsa::cli {
+
+std::string commit() { return VSA_COMMIT; }
+
+std::string compiler() {
+#if defined(__clang__)
+  const std::string name = fmt::format("clang++ {}", __clang_version__);
+#else
+  const std::string name = fmt::format("g++ {}", __VERSION__);
+#endif
+  return fmt::format("{}, {}", name, VSA_BUILD_TYPE);
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t start = line.find(": ");
+    if (start != std::string::npos) return line.substr(start + 2);
+  }
+  return "unknown";
+}
+
+nlohmann::ordered_json version_json() {
+  nlohmann::ordered_json all = {{"version", VSA_VERSION_STRING},
+                                {"commit", commit()},
+                                {"compiler", compiler()},
+                                {"backends", nlohmann::ordered_json::array()}};
+  for (const BackendInfo& info : backends()) {
+    all["backends"].push_back(
+        {{"name", name(info.id)}, {"available", info.available}, {"detail", info.detail}});
+  }
+  return all;
+}
+
+std::string version_text() {
+  std::string text = fmt::format("vsa {} ({})\ncompiler: {}\nbackends:\n", VSA_VERSION_STRING,
+                                 commit(), compiler());
+  for (const BackendInfo& info : backends()) {
+    text += fmt::format("  {:<10} {:<7} {}\n", name(info.id), info.available ? "yes" : "absent",
+                        info.detail);
+  }
+  return text;
+}
+
+}  // namespace vsa::cli

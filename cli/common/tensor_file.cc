@@ -1,0 +1,129 @@
+#include "cli/common/tensor_file.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstring>
+
+#include "cli/common/command.h"
+#include "cli/common/failure.h"
+#include "runtime/io/printable.h"
+
+namespace vsa::cli {
+namespace {
+
+Layout parse_layout(const std::string& text) {
+  if (text == "bshd") return Layout::kBshd;
+  if (text == "bhsd") return Layout::kBhsd;
+  fail_usage(fmt::format("--layout: expected bshd or bhsd, got {}", text));
+}
+
+std::string grid_text(Grid grid) { return fmt::format("{},{},{}", grid.f, grid.h, grid.w); }
+
+/// The sequence axis must be the grid.
+void check_length(const char* option, Grid grid, const char* tensor, const ConstTensor& t) {
+  if (t.shape[2] == grid.num_tokens()) return;
+  fail_usage(fmt::format("{}: expected the {} tokens of {}, got {} = {} tokens", option, t.shape[2],
+                         tensor, grid_text(grid), grid.num_tokens()),
+             "is --layout right? It says which axis of the file counts tokens");
+}
+
+/// Heads are taken one by one, so what the library checks of whole tensors is checked here.
+void check_together(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v) {
+  if (k.shape[0] != q.shape[0] || q.shape[1] % k.shape[1] != 0 || k.shape[3] != q.shape[3] ||
+      k.dtype != q.dtype) {
+    fail_usage(fmt::format(
+        "k: expected the batch, head_dim and dtype of q, {}, and a divisor of its heads, got {}",
+        to_string(q), to_string(k)));
+  }
+  if (v.shape != k.shape || v.dtype != k.dtype) {
+    fail_usage(fmt::format("v: expected {}, as k, got {}", to_string(k), to_string(v)));
+  }
+}
+
+}  // namespace
+
+void TensorOptions::add_to(CLI::App& command) {
+  command.add_option("input", file, "FILE.safetensors with q, k and v of 4 axes")->required();
+  command.add_option("--grid", grid, "video in tokens, F,H,W")->required();
+  command.add_option("--kv-grid", kv_grid, "the same of k and v; default: as --grid");
+  command.add_option("--tile", tile, "tile edges in tokens, F,H,W")->capture_default_str();
+  command.add_option("--layout", layout, "axes on file: bshd or bhsd")->capture_default_str();
+  command.add_option("--q", q, "name of the tensor")->capture_default_str();
+  command.add_option("--k", k, "name of the tensor")->capture_default_str();
+  command.add_option("--v", v, "name of the tensor")->capture_default_str();
+  command.add_option("--scale", scale, "softmax scale; default: 1/sqrt(head_dim)");
+}
+
+AttentionInput::AttentionInput(const TensorOptions& options)
+    : path_(options.file), layout_(parse_layout(options.layout)) {
+  grid_ = parse_grid("--grid", options.grid);
+  kv_grid_ = options.kv_grid.empty() ? grid_ : parse_grid("--kv-grid", options.kv_grid);
+  tile_ = parse_tile("--tile", options.tile);
+  file_ = take(io::SafetensorsFile::open(path_));
+  q_ = require("--q", options.q);
+  k_ = require("--k", options.k);
+  v_ = require("--v", options.v);
+  check_length("--grid", grid_, "q", q_);
+  check_length(options.kv_grid.empty() ? "--grid" : "--kv-grid", kv_grid_, "k", k_);
+  check_together(q_, k_, v_);
+  q_plan_ = take(TilePlan::grid(grid_, tile_));
+  kv_plan_ = take(TilePlan::grid(kv_grid_, tile_));
+}
+
+std::optional<ConstTensor> AttentionInput::find_gate(const std::string& name) {
+  const std::optional<ConstTensor> gate = find(name);
+  if (gate && (gate->shape != q_.shape || gate->dtype != q_.dtype)) {
+    fail_usage(fmt::format("{}: expected {}, as q, got {}", name, to_string(q_), to_string(*gate)));
+  }
+  return gate;
+}
+
+std::optional<ConstTensor> AttentionInput::find(const std::string& name) {
+  const io::TensorView* tensor = file_.find(name);
+  if (tensor == nullptr) return std::nullopt;
+  return view(name, *tensor);
+}
+
+ConstTensor AttentionInput::require(const std::string& option, const std::string& name) {
+  if (const auto tensor = find(name)) return *tensor;
+  std::string names;
+  for (const std::string& known : file_.names()) {
+    names += (names.empty() ? "" : ", ") + io::printable(known);
+    if (names.size() > 200) {
+      names += ", ...";
+      break;
+    }
+  }
+  throw Failure(ExitCode::kInputOutput, fmt::format("{}: no tensor {} in {}", option, name, path_),
+                names.empty() ? "the file holds no tensor" : "the file holds " + names);
+}
+
+ConstTensor AttentionInput::view(const std::string& name, const io::TensorView& tensor) {
+  const auto fail = [&](const char* expected) {
+    throw Failure(ExitCode::kInputOutput,
+                  fmt::format("{}: {}: expected {}, got {}", path_, io::printable(name), expected,
+                              io::to_string(tensor)));
+  };
+  const std::optional<DType> dtype = io::to_dtype(tensor.type);
+  if (!dtype) fail("F32, BF16, F16 or F64");
+  if (tensor.shape.size() != 4) fail("4 axes");
+  if (tensor.num_elements() == 0) fail("no axis of length 0");
+  const void* data = tensor.bytes.data();
+  if (!tensor.is_aligned()) {
+    copies_.push_back(std::make_unique<std::byte[]>(tensor.bytes.size()));
+    std::memcpy(copies_.back().get(), tensor.bytes.data(), tensor.bytes.size());
+    data = copies_.back().get();
+  }
+  const auto& shape = tensor.shape;
+  if (layout_ == Layout::kBshd) {
+    return ConstTensor::bshd(
+        data, *dtype,
+        {.batch = shape[0], .num_heads = shape[2], .seq_len = shape[1], .head_dim = shape[3]});
+  }
+  return ConstTensor::bhsd(
+      data, *dtype,
+      {.batch = shape[0], .num_heads = shape[1], .seq_len = shape[2], .head_dim = shape[3]});
+}
+
+}  // namespace vsa::cli

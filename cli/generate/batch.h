@@ -1,0 +1,30 @@
+// `vsa generate --batch`: many videos in one run that can be resumed.
+// Host-only.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+#include "cli/generate/options.h"
+#include "cli/generate/outputs.h"
+
+namespace vsa::cli {
+
+struct BatchOptions {
+  std::string file;      ///< see read_batch; empty: no batch
+  std::string manifest;  ///< empty: manifest.jsonl beside the videos
+  std::string part = "1/1";
+
+  void add_to(CLI::App& command);
+};
+
+/// Generates every entry of the file that the manifest does not list as
+/// finished with the same settings. {name} in the output paths becomes the
+/// entry's name. A line is added to the manifest when a video is complete, so
+/// several processes may work on parts of one batch. Cost: one run each; the
+/// model is read again for every entry, from the page cache: about 1 % of a run
+/// of the small model.
+void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
+               const BatchOptions& batch);
+
+}  // namespace vsa::cli
