@@ -1,4 +1,4 @@
-// Sparse attention over one video in raster order, with libvsa alone. Shown in README.md.
+// Sparse attention over one video in raster order, with libvsa alone. Shown in docs/guide/cpp.md.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

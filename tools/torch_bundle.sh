@@ -17,7 +17,7 @@ cp -r examples/torch "$bundle/examples/"
 cp -r bench/gpu bench/history "$bundle/bench/"
 cp docs/performance.md "$bundle/docs/"
 cp tools/bench_gpu.sh "$bundle/tools/"
-cp -r training "$bundle/" && rm -r "$bundle/training/results"
+cp -r training "$bundle/"
 cp -r models/wan-toy/tokenizer "$bundle/models/wan-toy/"
 git describe --always --dirty > "$bundle/COMMIT"
 # All but the C and C++ libraries, which the machine's PyTorch needs as new as they are there.

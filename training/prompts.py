@@ -1,6 +1,6 @@
 """Writes the fixed list of evaluation prompts, with what their clips must show.
 
-    python -m training.prompts --out training/results/prompts.json
+    python -m training.prompts --out out/prompts.json
 """
 from __future__ import annotations
 

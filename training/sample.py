@@ -1,6 +1,6 @@
 """Samples prompts with PyTorch, as the runtime does but for the noise, whose generator differs.
 
-    python -m training.sample --model models/wan-toy --prompts training/results/prompts.json --out out
+    python -m training.sample --model models/wan-toy --prompts out/prompts.json --out out
 """
 from __future__ import annotations
 

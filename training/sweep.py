@@ -1,6 +1,6 @@
 """Tries steps, guidance and sparsity with PyTorch.
 
-    python -m training.sweep --model models/wan-toy --prompts training/results/prompts.json \
+    python -m training.sweep --model models/wan-toy --prompts out/prompts.json \
         --steps 6,8,10 --guidance 1,2 --sparsity 0,0.75 --device cuda --out sweep.json
 """
 from __future__ import annotations

@@ -231,7 +231,7 @@ def test_a_folder_of_another_model_is_refused(tmp_path):
 
 
 def test_the_shipped_model_is_of_size_toy():
-    """What docs/guide/training.md retrains it with."""
+    """What training/README.md trains it with."""
     shipped = folder.read_folder(ROOT / "models/wan-toy")[0].config
     assert config_of(Settings(size="toy", patch=(2, 4, 4))) == shipped
 
