@@ -4,7 +4,8 @@ import sys
 
 from vsa_torch.compat import fastvideo
 
-sys.modules["fastvideo_kernel"] = fastvideo
+# FastVideo asks for fastvideo_kernel.ops before it offers the backend VIDEO_SPARSE_ATTN.
+sys.modules["fastvideo_kernel"] = sys.modules["fastvideo_kernel.ops"] = fastvideo
 
 # From here on FastVideo's own lines find vsa behind them:
 from fastvideo_kernel import video_sparse_attn  # noqa: E402

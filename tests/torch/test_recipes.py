@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import fastvideo_layers
 import restatement
 import vsa_torch
 
@@ -39,7 +40,8 @@ def test_custom_model_trains_and_compiles(make):
 
 
 def test_fastvideo_kernel_finds_vsa(make, close, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fastvideo_kernel", None)  # undone after the test
+    for name in ("fastvideo_kernel", "fastvideo_kernel.ops"):
+        monkeypatch.setitem(sys.modules, name, None)  # undone after the test
     kernels = recipe("fastvideo_kernel")
     q = make(1, 210, 2, 16)
     tiled = vsa_torch.tile(q, grid=(5, 6, 7)).transpose(1, 2)
@@ -47,6 +49,15 @@ def test_fastvideo_kernel_finds_vsa(make, close, monkeypatch):
     out = kernels.video_sparse_attn(tiled, tiled, tiled, sizes, sizes, 3, (4, 4, 4), torch.zeros_like(tiled))
     want = vsa_torch.video_sparse_attention(q, q, q, grid=(5, 6, 7), topk=3)
     close(vsa_torch.untile(out.transpose(1, 2), grid=(5, 6, 7)), want.double())
+
+
+def test_fastvideo_install_finds_fastvideo():
+    fastvideo = fastvideo_layers.loaded(fastvideo_layers.NEWEST)
+    try:
+        recipe("fastvideo_install")
+        assert hasattr(fastvideo.layer.DistributedAttention_VSA.forward, "vsa_original")
+    finally:
+        fastvideo_layers.fastvideo_wheel.unload()
 
 
 def stand_in_for_wan21():

@@ -7,7 +7,8 @@ absent gate means weight 1. Other than there: padding is never read and comes ou
 stay in float32, so a near tie may be decided otherwise; exactly topk tiles are kept, and ties go to the
 lower index; lse is the natural logarithm [B, H, S] whatever the device.
 
-Sizes and lists of every call are read on the host, which waits for a GPU. Raises ValueError and TypeError, which
+Sizes and lists of every call are read on the host, which waits for a GPU. In FastVideo itself install() replaces the
+whole attention layer instead of its kernels: no copies into tile order, and no wait. Raises ValueError and TypeError, which
 name the argument, and what vsa_torch.video_sparse_attention raises.
 
 strict=True takes what the original's kernels take: bfloat16, head_dim 64 or 128, as many heads for k and
@@ -21,6 +22,7 @@ import math
 import torch
 
 from vsa_torch import _checks, attention, lists
+from vsa_torch.compat._fastvideo_backend import install, uninstall  # noqa: F401
 from vsa_torch.compat._fastvideo_tiles import (  # noqa: F401  all are of fastvideo_kernel, too
     VSA_TILE_SIZE,
     build_vsa_metadata,
@@ -29,6 +31,9 @@ from vsa_torch.compat._fastvideo_tiles import (  # noqa: F401  all are of fastvi
     get_reverse_tile_partition_indices,
     get_tile_partition_indices,
 )
+
+# In the place of the package fastvideo_kernel this has to be one: FastVideo looks for submodules, of which there are none.
+__path__ = []
 
 
 def video_sparse_attn(q, k, v, variable_block_sizes, q_variable_block_sizes=None, topk=None, block_size=64,
