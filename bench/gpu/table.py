@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Turns a run of bench/gpu/contestants.py into the section of docs/performance.md about its card.
 
-usage: table.py RUN.jsonl[.gz] [--cases PATTERN] [--page docs/performance.md]
+usage: table.py RUN.jsonl[.gz] [--cases PATTERN] [--page docs/performance.md] [--readme README.md]
 It shows the cases that match PATTERN; without it those of the page, or all where the run has none of these.
-With --page the card's section of the page is replaced, or appended if the page has none; else it goes to stdout.
-A section shows one run: rows of another commit, card or version beside them are an error.
+--page replaces the card's section of the page, or appends it; --readme replaces the summary there; without either the
+section goes to stdout. A section shows one run: rows of another commit, card or version beside them are an error.
 """
 
 import argparse
 import gzip
 import json
+import math
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 import arguments
 
 END = "<!-- end of card -->"
+README = ("<!-- speed: written by bench/gpu/table.py -->", "<!-- end of speed -->")
 COPY_BYTES_PER_S = {"NVIDIA H200": 4.24e12}  # measured: bytes read and written by a copy from and to device memory
 STAGES = ("pool_qkv", "coarse", "select", "combine", "tile", "untile", "norm_rope_pool")
 FORWARD = {"dense_flash3": "FA3", "dense_cudnn": "cuDNN", "fastvideo": "FastVideo", "flex_attention": "FlexAttention",
@@ -84,7 +86,7 @@ def section(header, cases, rows):
         parts += ["The stages around the fine stage, milliseconds; in brackets the time a copy takes to move the bytes "
                   "that the stage must read and write.", stages]
     missing = _missing(cases)
-    return "\n\n".join(parts + ([missing] if missing else [])) + "\n"
+    return "\n\n".join(parts + ([missing] if missing else [])) + "\n\n"
 
 
 def _about(header, cases, rows):
@@ -176,17 +178,43 @@ def _number(value, digits):
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def summary(header, cases):
+    """A few lines: 64-token tiles, heads of 128, 12.5 % kept. Of two figures the second is of local lists."""
+    def cell(both, what):
+        return ", ".join(f"{case.ms(what):#.3g}".rstrip(".") for case in both if case.ms(what))
+
+    def ratio(both, ours, dense):
+        return ", ".join(f"{case.ms(dense) / case.ms(ours):.1f}" for case in both if case.ms(ours) and case.ms(dense))
+
+    lines = []
+    for name, case in cases.items():
+        if name.endswith("_d128_t64/kept12.5/random"):
+            both, s = [case, cases.get(name.replace("/random", "/local"), Case())], case.summaries[0]
+            lines.append([f"{math.prod(s['grid'])} ({'x'.join(map(str, s['grid']))}), {s['heads']}",
+                          *(cell(both, what) for what in ("dense_flash3", "fastvideo", "operator")),
+                          ratio(both, "operator", "dense_flash3"),
+                          ratio(both, "operator_backward", "dense_flash3_backward")])
+    head = ["tokens, heads of 128", "dense, FlashAttention-3", "FastVideo", "vsa operator", "times as fast as dense",
+            "backward, times as fast"]
+    if not any(line[-1] for line in lines):
+        head, lines = head[:-1], [line[:-1] for line in lines]
+    return f"{header.get('card')}, commit {header['commit']}, milliseconds:\n\n{_markdown(head, lines)}\n\n"
+
+
+def put_between(page, begin, end, text):
+    before, found, rest = page.partition(f"{begin}\n")
+    _, closed, after = rest.partition(f"{end}\n")
+    if not found or not closed:
+        raise ValueError(f"expected {begin} and {end} in the page")
+    return f"{before}{begin}\n{text}{end}\n{after}"
+
+
 def put_into(page, card, text):
     """The page with the section of this card replaced, or appended."""
     begin = f"<!-- card {card}: written by bench/gpu/table.py -->"
-    whole = f"{begin}\n{text}{END}\n"
-    before, found, rest = page.partition(f"{begin}\n")
-    if not found:
-        return f"{page.rstrip()}\n\n{whole}"
-    _, end, after = rest.partition(f"{END}\n")
-    if not end:
-        raise ValueError(f"expected {END} behind {begin} in the page")
-    return before + whole + after
+    if f"{begin}\n" not in page:
+        return f"{page.rstrip()}\n\n{begin}\n{text}{END}\n"
+    return put_between(page, begin, END, text)
 
 
 def main(argv=None):
@@ -194,6 +222,7 @@ def main(argv=None):
     parser.add_argument("run", type=Path)
     parser.add_argument("--cases", type=arguments.pattern, help="regular expression that case names match")
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--readme", type=Path)
     options = parser.parse_args(argv)
     try:
         opened = gzip.open if options.run.suffix == ".gz" else open
@@ -207,7 +236,9 @@ def main(argv=None):
         text = section(header, chosen or cases, rows)
         if options.page:
             options.page.write_text(put_into(options.page.read_text(), header.get("card"), text))
-        else:
+        if options.readme:
+            options.readme.write_text(put_between(options.readme.read_text(), *README, summary(header, cases)))
+        if not options.page and not options.readme:
             sys.stdout.write(text)
     except (OSError, ValueError, KeyError) as e:
         print(f"table.py: error: {type(e).__name__}: {e}", file=sys.stderr)

@@ -106,7 +106,7 @@ def test_cases_choose_the_lines(tmp_path, capsys):
 
 
 def test_the_page_is_what_its_rows_say(tmp_path):
-    """docs/performance.md is not edited by hand: each of its sections is made again from the rows that it names."""
+    """Neither docs/performance.md nor the summary in README.md is edited by hand: both are made again from the rows."""
     page = ROOT / "docs/performance.md"
     text = page.read_text()
     runs = re.findall(r"All rows: \[[^\]]*\]\(([^)]+)\)", text)
@@ -114,10 +114,14 @@ def test_the_page_is_what_its_rows_say(tmp_path):
     again = tmp_path / "docs/performance.md"
     again.parent.mkdir()
     again.write_text(text)
+    readme = ROOT / "README.md"
+    (tmp_path / "README.md").write_text(readme.read_text())
     (tmp_path / "bench").symlink_to(ROOT / "bench")
     for run in runs:
-        assert table.main([str(tmp_path / "docs" / run), "--page", str(again)]) == 0
+        arguments = ["--page", str(again), "--readme", str(tmp_path / "README.md")]
+        assert table.main([str(tmp_path / "docs" / run), *arguments]) == 0
     assert again.read_text() == text
+    assert (tmp_path / "README.md").read_text() == readme.read_text()
 
 
 def test_power_samples_are_summed_up():
