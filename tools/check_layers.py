@@ -39,13 +39,14 @@ THIRD_PARTY = {
     "nlohmann/": {"runtime/", "cli/", "tests/", "bench/"},
     "libav": {"runtime/", "tests/"},
     "libsw": {"runtime/", "tests/"},
-    "stb/": {"runtime/", "tests/"},
+    "stb_": {"runtime/", "tests/"},
     "sentencepiece": {"runtime/"},
     "fmt/": {"src/core/", "src/reference/", "src/cpu/", "src/cuda/", "src/api/", "runtime/", "cli/",
              "tests/", "bench/"},
     "cuda": {"src/cuda/", "cli/", "tests/", "bench/"},
     "torch/": {"bindings/torch/"},
 }
+SOURCES = ("*.h", "*.cc", "*.cu", "*.cuh")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -95,6 +96,7 @@ def self_test():
         "runtime/e.h": '#include "vsa/a.h"\n',
         "cli/common/f.h": '#include "runtime/e.h"\n#include <CLI/CLI.hpp>\n',
         "cli/plan/f.cc": '#include "runtime/e.h"\n#include "cli/common/f.h"\n',
+        "src/cuda/h.cu": '#include "src/core/b.h"\n#include <cuda_bf16.h>\n',
     }
     assert wrong_edges(right) == [], wrong_edges(right)
     for path, text in {
@@ -103,6 +105,9 @@ def self_test():
         "src/cpu/c.cc": '// why\n#include "src/api/d.cc"\n',
         "runtime/e.h": '#include "src/core/b.h"\n',
         "runtime/e.cc": '#include <hwy/highway.h>\n',
+        "cli/plan/f.cc": "#include <stb_image_write.h>\n",
+        "src/cuda/h.cu": '#include "src/cpu/c.cc"\n',
+        "runtime/i.cuh": "#include <cuda_runtime.h>\n",
         "src/api/d.cc": '#include "src/core/gone.h"\n',
         "cli/common/f.cc": '#include "cli/plan/f.cc"\n',
         "elsewhere/g.cc": "",
@@ -112,7 +117,7 @@ def self_test():
 
 def main():
     self_test()
-    listed = subprocess.run(["git", "ls-files", "*.h", "*.cc"], check=True, capture_output=True,
+    listed = subprocess.run(["git", "ls-files", *SOURCES], check=True, capture_output=True,
                             text=True).stdout.split()
     wrong = wrong_edges({path: Path(path).read_text() for path in listed if Path(path).exists()})
     for line in wrong:

@@ -1,19 +1,9 @@
 #include "cli/common/owned_tensor.h"
 
-#include <bit>
-
 #include "runtime/sampler/noise.h"
+#include "vsa/half.h"
 
 namespace vsa::cli {
-namespace {
-
-/// The bf16 nearest to x (finite), ties to even.
-uint16_t to_bf16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
-}
-
-}  // namespace
 
 OwnedTensor::OwnedTensor(DType dtype, Dims dims, Layout layout)
     : layout_(layout),
@@ -42,10 +32,10 @@ void fill_normal(const OwnedTensor& tensor, uint64_t seed) {
         static_cast<float*>(to.data)[i] = values[i];
         break;
       case DType::kBF16:
-        static_cast<uint16_t*>(to.data)[i] = to_bf16(values[i]);
+        static_cast<BF16*>(to.data)[i] = BF16(values[i]);
         break;
       case DType::kF16:
-        static_cast<_Float16*>(to.data)[i] = static_cast<_Float16>(values[i]);
+        static_cast<F16*>(to.data)[i] = F16(values[i]);
         break;
       case DType::kF64:
         static_cast<double*>(to.data)[i] = static_cast<double>(values[i]);
@@ -58,12 +48,10 @@ double element(const void* data, DType dtype, int64_t i) {
   switch (dtype) {
     case DType::kF32:
       return static_cast<double>(static_cast<const float*>(data)[i]);
-    case DType::kBF16: {
-      const uint32_t bits = static_cast<const uint16_t*>(data)[i];
-      return static_cast<double>(std::bit_cast<float>(bits << 16));
-    }
+    case DType::kBF16:
+      return static_cast<double>(static_cast<float>(static_cast<const BF16*>(data)[i]));
     case DType::kF16:
-      return static_cast<double>(static_cast<const _Float16*>(data)[i]);
+      return static_cast<double>(static_cast<float>(static_cast<const F16*>(data)[i]));
     case DType::kF64:
       return static_cast<const double*>(data)[i];
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/io/safetensors_header.h"
+#include "vsa/half.h"
 
 namespace vsa::io {
 namespace {
@@ -17,20 +18,6 @@ static_assert(std::endian::native == std::endian::little,
               "tensors are used in place, and the format is little-endian");
 
 constexpr size_t kLengthBytes = 8;  // the file begins with the header's length, u64
-
-float f32_from_f16(uint16_t half) {
-  // Shifted into fp32's fields, a half is off by the difference of the two exponent biases, 112.
-  // The multiplication also normalises subnormals; only inf and NaN need their exponent set.
-  const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFFU) << 13;
-  float value = std::bit_cast<float>(magnitude) * 0x1p112F;
-  if (magnitude >= 0x0F800000U) value = std::bit_cast<float>(magnitude | 0x7F800000U);
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000U) << 16;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
-}
-
-float f32_from_bf16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
 
 /// memcpy per element, since a tensor may lie at any address; it compiles to plain loads.
 template <class T, class Convert>
@@ -116,10 +103,10 @@ Status copy_as_f32(const TensorView& tensor, std::span<float> out) {
   }
   switch (tensor.type) {
     case StorageType::kF16:
-      convert_all<uint16_t>(tensor.bytes, out, f32_from_f16);
+      convert_all<F16>(tensor.bytes, out, [](F16 x) { return static_cast<float>(x); });
       return {};
     case StorageType::kBF16:
-      convert_all<uint16_t>(tensor.bytes, out, f32_from_bf16);
+      convert_all<BF16>(tensor.bytes, out, [](BF16 x) { return static_cast<float>(x); });
       return {};
     case StorageType::kF32:
       if (!out.empty()) std::memcpy(out.data(), tensor.bytes.data(), tensor.bytes.size());

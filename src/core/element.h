@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/core/half.h"
+#include "vsa/half.h"
 #include "vsa/tensor.h"
 
 namespace vsa {
@@ -18,14 +18,15 @@ int64_t row_offset(const T& t, int64_t b, int64_t h, int64_t s) {
   return b * t.stride[0] + h * t.stride[1] + s * t.stride[2];
 }
 
-/// The bf16 nearest to x, ties to even, in one rounding. Going through float would round twice, so
+/// The half nearest to x, ties to even, in one rounding. Going through float would round twice, so
 /// the float in between is rounded to odd: towards zero, last bit set if anything was cut off. The
-/// 16 bits it has more than bf16 then decide the second step as x itself would.
-inline BF16 bf16_from_double(double x) {
+/// bits it has more than a half (16 or 13) then decide the second step as x itself would.
+template <class Half>
+Half half_from_double(double x) {
   float f = static_cast<float>(x);
   if (std::abs(static_cast<double>(f)) > std::abs(x)) f = std::nextafter(f, 0.0F);
   if (static_cast<double>(f) != x) f = std::bit_cast<float>(std::bit_cast<uint32_t>(f) | 1U);
-  return BF16(f);
+  return Half(f);
 }
 
 /// Element `i` of an array of that dtype. Exact.
@@ -50,10 +51,10 @@ inline void store_element(void* data, DType dtype, int64_t i, double x) {
       static_cast<float*>(data)[i] = static_cast<float>(x);
       return;
     case DType::kBF16:
-      static_cast<BF16*>(data)[i] = bf16_from_double(x);
+      static_cast<BF16*>(data)[i] = half_from_double<BF16>(x);
       return;
     case DType::kF16:
-      static_cast<F16*>(data)[i].value = static_cast<Float16>(x);
+      static_cast<F16*>(data)[i] = half_from_double<F16>(x);
       return;
     case DType::kF64:
       static_cast<double*>(data)[i] = x;

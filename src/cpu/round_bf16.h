@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "src/core/half.h"
+#include "vsa/half.h"
 #include "vsa/stages.h"
 
 namespace vsa::cpu {

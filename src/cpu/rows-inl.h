@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "src/core/half.h"
+#include "vsa/half.h"
 #include "vsa/tensor.h"
 
 HWY_BEFORE_NAMESPACE();

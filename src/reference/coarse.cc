@@ -18,7 +18,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 double rounded(double x, CoarseRounding rounding) {
   if (rounding == CoarseRounding::kNone) return x;
-  return static_cast<double>(static_cast<float>(bf16_from_double(x)));
+  return static_cast<double>(static_cast<float>(half_from_double<BF16>(x)));
 }
 
 Row rounded(Row x, CoarseRounding rounding) {

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "runtime/io/safetensors_writer.h"
-#include "src/core/half.h"
 #include "tests/support/random.h"
+#include "vsa/half.h"
 
 namespace vsa::test {
 namespace {

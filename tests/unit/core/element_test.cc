@@ -11,29 +11,29 @@
 namespace vsa {
 namespace {
 
-TEST(BF16FromDouble, RoundsOnceToNearestEven) {
+TEST(HalfFromDouble, RoundsOnceToNearestEven) {
   // 1 + 2^-8 is half way between two bf16; the excess of 2^-40 is lost in float, so rounding twice
   // would see the tie and go down to 1.
-  EXPECT_EQ(static_cast<float>(bf16_from_double(1.0 + 0x1p-8 + 0x1p-40)), 1.0F + 0x1p-7F);
-  EXPECT_EQ(static_cast<float>(bf16_from_double(1.0 + 0x1p-8)), 1.0F);
-  EXPECT_EQ(static_cast<float>(bf16_from_double(1.0 + 3 * 0x1p-8)), 1.0F + 2 * 0x1p-7F);
-  EXPECT_EQ(static_cast<float>(bf16_from_double(-1.0 - 0x1p-8 - 0x1p-40)), -1.0F - 0x1p-7F);
-  EXPECT_EQ(static_cast<float>(bf16_from_double(1.0 + 3 * 0x1p-8 - 0x1p-40)), 1.0F + 0x1p-7F);
+  EXPECT_EQ(static_cast<float>(half_from_double<BF16>(1.0 + 0x1p-8 + 0x1p-40)), 1.0F + 0x1p-7F);
+  EXPECT_EQ(static_cast<float>(half_from_double<BF16>(1.0 + 0x1p-8)), 1.0F);
+  EXPECT_EQ(static_cast<float>(half_from_double<BF16>(1.0 + 3 * 0x1p-8)), 1.0F + 2 * 0x1p-7F);
+  EXPECT_EQ(static_cast<float>(half_from_double<BF16>(-1.0 - 0x1p-8 - 0x1p-40)), -1.0F - 0x1p-7F);
+  EXPECT_EQ(static_cast<float>(half_from_double<BF16>(1.0 + 3 * 0x1p-8 - 0x1p-40)), 1.0F + 0x1p-7F);
 }
 
-TEST(BF16FromDouble, NearestOfAllNeighbours) {
+TEST(HalfFromDouble, NearestOfAllNeighbours) {
   for (const double x : test::normal(1000, 3)) {
-    const double rounded = static_cast<double>(static_cast<float>(bf16_from_double(x)));
+    const double rounded = static_cast<double>(static_cast<float>(half_from_double<BF16>(x)));
     EXPECT_LE(std::abs(rounded - x), 0x1p-9 * std::exp2(std::ceil(std::log2(std::abs(x)))));
   }
 }
 
-TEST(BF16FromDouble, KeepsSpecialValues) {
+TEST(HalfFromDouble, KeepsSpecialValues) {
   const double inf = std::numeric_limits<double>::infinity();
-  EXPECT_TRUE(std::isnan(static_cast<float>(bf16_from_double(std::nan("")))));
-  EXPECT_EQ(static_cast<float>(bf16_from_double(-inf)), -inf);
-  EXPECT_EQ(static_cast<float>(bf16_from_double(1e300)), inf);
-  EXPECT_TRUE(std::signbit(static_cast<float>(bf16_from_double(-0.0))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(half_from_double<BF16>(std::nan("")))));
+  EXPECT_EQ(static_cast<float>(half_from_double<BF16>(-inf)), -inf);
+  EXPECT_EQ(static_cast<float>(half_from_double<BF16>(1e300)), inf);
+  EXPECT_TRUE(std::signbit(static_cast<float>(half_from_double<BF16>(-0.0))));
 }
 
 TEST(Element, RoundTripsWhatTheDtypeCanHold) {
