@@ -13,8 +13,8 @@ def run_and_wait(call, device):
         torch.cuda.synchronize()
 
 
-def in_turn(*calls):
-    """The calls one after the other as one."""
+def sequence(*calls):
+    """One call that makes the given calls one after the other."""
     def call():
         for one in calls:
             one()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every contestant against fp64 and then times them in turns, in one process. JSON lines on stdout.
+"""Checks every contestant against fp64 and then times them interleaved, in one process. JSON lines on stdout.
 
 A contestant is a stage or the operator of this library (through the C ABI), or what it is compared with:
 dense attention by cuDNN (and FlashAttention-3), FlexAttention, FastVideo's operator, and a matrix product.
@@ -65,7 +65,7 @@ class Clock:
         return (time.perf_counter() - start) * 1e3
 
 
-def time_in_turns(contestants, num_sets, repeats, clock):
+def time_interleaved(contestants, num_sets, repeats, clock):
     """{what: [ms, ...]}: the order turns by one each round, the set of inputs too."""
     times = {c.what: [] for c in contestants}
     for r in range(-WARMUP, repeats):
@@ -111,7 +111,7 @@ def run_case(case, passes, library, options, clock, device, emit):
             leave_out(contestant.what, {"failed": f"wrong: relative error {errors[contestant.what]:.3g}"})
             right = False
     with power.watching(device) as watch:
-        times = time_in_turns(runs, options.sets, options.repeats, clock)
+        times = time_interleaved(runs, options.sets, options.repeats, clock)
     work = work_of(case, sets[0])
     for contestant in runs:
         ms = times[contestant.what]

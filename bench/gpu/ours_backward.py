@@ -4,7 +4,7 @@ import torch
 
 import gradients
 import problem
-from contestant import Contestant, in_turn, max_or_nan, run_and_wait
+from contestant import Contestant, sequence, max_or_nan, run_and_wait
 from vsa_c import ONE, SelectOptions, bhsd, bshd, gate, lut
 
 BACKWARD, BOTH = 2.5, 3.5  # FLOP of a pass, in those of forward: five products instead of two
@@ -51,7 +51,7 @@ def contestants(library, case, sets):
 
     backward = [attention_backward(s) for s in sets]
     yield entrant("operator_backward", backward, "operator", BACKWARD)
-    yield entrant("operator_training", [in_turn(forward(s), call) for s, call in zip(sets, backward)], "operator", BOTH)
+    yield entrant("operator_training", [sequence(forward(s), call) for s, call in zip(sets, backward)], "operator", BOTH)
     yield entrant("fine_backward", [fine_backward(s) for s in sets], "fine", BACKWARD)
     yield from _small_stages(library, plan, sets)
 

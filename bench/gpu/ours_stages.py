@@ -3,7 +3,7 @@
 import torch
 
 import problem
-from contestant import Contestant, in_turn, max_or_nan
+from contestant import Contestant, sequence, max_or_nan
 from vsa_c import NORM_OVER_ALL_HEADS, ONE, bhsd, bshd, gate, lut
 
 EPS = 1e-6
@@ -22,7 +22,7 @@ def contestants(library, plan, sets, select):
                           lambda i: max_or_nan(error(sets[i], rooms[i])), None, sets, bytes=moved)
 
     def pool_all(s, r):
-        return in_turn(*(library.prepare("pool", x=bshd(x), plan=plan.pointer, pooled=bhsd(to))
+        return sequence(*(library.prepare("pool", x=bshd(x), plan=plan.pointer, pooled=bhsd(to))
                          for x, to in ((s.q, r.q), (s.k, r.k), (s.v, r.v))))
 
     def coarse(s, r):

@@ -14,6 +14,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import arguments
@@ -104,7 +105,8 @@ def _about(header, cases, rows):
         text += f" Largest relative L2 error of this library against fp64: {max(errors):.1e}."
     if load:
         text += f" Medians of the cases: {', '.join(load)}."
-    return text + f" All rows: [{os.path.basename(rows)}]({rows})."
+    text += f" All rows: [{os.path.basename(rows)}]({rows})."
+    return textwrap.fill(text[0].upper() + text[1:], 118, break_long_words=False, break_on_hyphens=False)
 
 
 def _shape(case):

@@ -192,7 +192,7 @@ def test_near_tiles_are_selected_on_local_inputs(library):
     assert problem.shared_share(tiny(library, True)[1][0]) > problem.shared_share(tiny(library)[1][0])
 
 
-def test_all_run_in_every_round_and_in_turn(library):
+def test_all_run_in_every_round_in_another_order(library):
     order = []
 
     class Recorder:
@@ -201,6 +201,6 @@ def test_all_run_in_every_round_and_in_turn(library):
             return [1.0] * len(contestants_)
 
     entrants = [contestant.Contestant(what, [None] * 2, None, None, None) for what in "abc"]
-    times = contestants.time_in_turns(entrants, 2, 4, Recorder())
+    times = contestants.time_interleaved(entrants, 2, 4, Recorder())
     assert {what: len(ms) for what, ms in times.items()} == {"a": 4, "b": 4, "c": 4}
     assert order[contestants.WARMUP:] == [("abc", 0), ("bca", 1), ("cab", 0), ("abc", 1)]
