@@ -4,9 +4,10 @@
 //   vsa_cpu_bench [repeats, default 9] [kept tiles, default 12.5 %]
 //
 // Case: grid 8x32x32 (S = 8192), tile 4x4x4, H = 4, D = 128, f32, [B, S, H, D]. The contestants
-// run interleaved in one process, so that all see the same load of the machine; figures are medians. On
-// a machine that others use too, wall time also measures them: there the CPU time of all threads
-// together is the better figure, with OMP_WAIT_POLICY=passive so that waiting does not count.
+// run interleaved in one process, so that all see the same load of the machine; figures are
+// medians. On a machine that others use too, wall time also measures them: there the CPU time of
+// all threads together is the better figure, with OMP_WAIT_POLICY=passive so that waiting does not
+// count.
 #include <dnnl.h>
 #include <fmt/format.h>
 #include <omp.h>
