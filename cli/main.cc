@@ -92,6 +92,7 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
 }  // namespace vsa::cli
 
 int main(int argc, char** argv) {
+  vsa::cli::open_standard_streams();
   // A closed pipe and a file beyond `ulimit -f` are errors of write(2), reported like every other.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

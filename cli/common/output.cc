@@ -1,10 +1,11 @@
 #include "cli/common/output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -18,28 +19,50 @@ std::string dump(const nlohmann::ordered_json& document, int indent) {
   return document.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+/// write(2) rather than stdio: an error shows at the line it belongs to, and none is left for exit,
+/// where nobody could report it. @return 0, or the errno of the write that failed
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      pollfd stream{.fd = fd, .events = POLLOUT, .revents = 0};  // a pipe that does not block
+      ::poll(&stream, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 void print_result(std::string_view text) {
-  // write(2) rather than stdio: an error shows at the line it belongs to, and none is left for
-  // exit, where nobody could report it.
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<size_t>(written));
-    } else if (errno == EPIPE) {
-      throw Failure(ExitCode::kInputOutput, "");
-    } else if (errno != EINTR) {
-      throw Failure(ExitCode::kInputOutput,
-                    fmt::format("standard output: cannot write: {}", std::strerror(errno)));
-    }
-  }
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error == 0) return;
+  if (error == EPIPE) throw Failure(ExitCode::kInputOutput, "");
+  throw Failure(ExitCode::kInputOutput,
+                fmt::format("standard output: cannot write: {}", std::strerror(error)));
 }
 
 void print_json(const nlohmann::ordered_json& document) { print_result(dump(document, 2)); }
 
 void print_json_line(const nlohmann::ordered_json& document) { print_result(dump(document, -1)); }
 
-void note(std::string_view text) { fmt::print(stderr, "{}\n", text); }
+void write_stderr(std::string_view text) {
+  // Whoever closed stderr, or filled the disk it lies on, wants the results nevertheless.
+  static_cast<void>(write_all(STDERR_FILENO, text));
+}
+
+void note(std::string_view text) { write_stderr(fmt::format("{}\n", text)); }
+
+void open_standard_streams() {
+  // Read-only, so that a write fails, as it did before: results that nobody gets are an error.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // open(2) takes the lowest free number, which is fd, as those below it are open by now.
+    if (::fcntl(fd, F_GETFD) == -1) static_cast<void>(::open("/dev/null", O_RDONLY));
+  }
+}
 
 }  // namespace vsa::cli

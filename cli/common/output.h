@@ -15,7 +15,15 @@ void print_json(const nlohmann::ordered_json& document);
 /// One JSON document on one line, for streams of records.
 void print_json_line(const nlohmann::ordered_json& document);
 
+/// Text for the user on stderr. It may get lost (stderr closed, its disk full, its reader gone):
+/// that never ends the program and changes no exit code.
+void write_stderr(std::string_view text);
 /// One line for the user on stderr; never part of a result.
 void note(std::string_view text);
+
+/// Gives closed standard streams a place where writes fail. Otherwise the next file that is opened
+/// gets their number, and what is meant for the user ends in it. To be called before any file is
+/// opened.
+void open_standard_streams();
 
 }  // namespace vsa::cli

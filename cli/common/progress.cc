@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "cli/common/output.h"
 
 namespace vsa::cli {
 namespace {
@@ -27,7 +28,7 @@ ProgressBar::ProgressBar() : on_terminal_(::isatty(STDERR_FILENO) == 1) {}
 ProgressBar::~ProgressBar() { clear(); }
 
 void ProgressBar::clear() {
-  if (drawn_) fmt::print(stderr, "\r\033[K");
+  if (drawn_) write_stderr("\r\033[K");
   drawn_ = false;
 }
 
@@ -53,8 +54,7 @@ void ProgressBar::update(const std::string& label, int64_t done, int64_t total,
         elapsed * static_cast<double>(total - done) / static_cast<double>(done - first_done_);
     line += ", " + format_duration(left) + " left";
   }
-  fmt::print(stderr, "\r\033[K{}", line);
-  std::fflush(stderr);
+  write_stderr("\r\033[K" + line);
   drawn_ = true;
 }
 

@@ -52,8 +52,8 @@ Channel open_file(const std::string& path) {
 /// What the child does between fork and exec; only calls that are safe there.
 [[noreturn]] void become_vsa(const std::vector<char*>& argv, const RunOptions& options, int out,
                              int err) {
-  ::dup2(out, STDOUT_FILENO);
-  ::dup2(err, STDERR_FILENO);
+  options.closed_stdout_fd ? ::close(STDOUT_FILENO) : ::dup2(out, STDOUT_FILENO);
+  options.closed_stderr_fd ? ::close(STDERR_FILENO) : ::dup2(err, STDERR_FILENO);
   if (!options.directory.empty() && ::chdir(options.directory.c_str()) != 0) ::_exit(126);
   if (options.max_file_bytes) {
     ::signal(SIGXFSZ, SIG_IGN);  // write() fails instead, as on a full disk
@@ -86,11 +86,15 @@ RunResult run_vsa(const std::vector<std::string>& args, const RunOptions& option
   argv.push_back(nullptr);
 
   Channel out = options.stdout_path.empty() ? open_pipe() : open_file(options.stdout_path);
-  Channel err = options.terminal_stderr ? open_terminal() : open_pipe();
-  if (options.closed_stdout) {
-    ::close(out.read);
-    out.read = -1;
-  }
+  Channel err = options.terminal_stderr       ? open_terminal()
+                : options.stderr_path.empty() ? open_pipe()
+                                              : open_file(options.stderr_path);
+  const auto go_away = [](Channel& channel) {
+    ::close(channel.read);
+    channel.read = -1;
+  };
+  if (options.closed_stdout) go_away(out);
+  if (options.closed_stderr) go_away(err);
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("fork");
   if (child == 0) become_vsa(argv, options, out.write, err.write);
@@ -106,6 +110,10 @@ RunResult run_vsa(const std::vector<std::string>& args, const RunOptions& option
     if (streams[0].revents != 0 && !drain(out.read, result.out)) streams[0].fd = -1;
     if (streams[1].revents != 0 && !drain(err.read, result.err)) streams[1].fd = -1;
     streams[0].revents = streams[1].revents = 0;
+    if (options.hang_up && streams[1].fd >= 0 && !result.err.empty()) {
+      go_away(err);
+      streams[1].fd = -1;
+    }
     if (options.interrupt_when && !interrupted && options.interrupt_when(result.err)) {
       ::kill(child, SIGINT);
       interrupted = true;
@@ -117,7 +125,7 @@ RunResult run_vsa(const std::vector<std::string>& args, const RunOptions& option
     }
   }
   if (out.read >= 0) ::close(out.read);
-  ::close(err.read);
+  if (err.read >= 0) ::close(err.read);
   int status = 0;
   ::waitpid(child, &status, 0);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -15,7 +15,12 @@ struct RunOptions {
   std::filesystem::path directory;  ///< to run in; empty: this process's own
   std::string stdout_path;          ///< write stdout there; empty: capture it
   bool closed_stdout = false;       ///< stdout is a pipe that nobody reads
+  bool closed_stdout_fd = false;    ///< stdout is not open at all: `>&-`
+  std::string stderr_path;          ///< write stderr there; empty: capture it
+  bool closed_stderr = false;       ///< stderr is a pipe that nobody reads
+  bool closed_stderr_fd = false;    ///< stderr is not open at all: `2>&-`
   bool terminal_stderr = false;     ///< stderr is a terminal
+  bool hang_up = false;             ///< the terminal goes away once something is drawn on it
   /// Polled while the process runs, with its stderr so far; once true, SIGINT is sent.
   std::function<bool(const std::string& err)> interrupt_when;
   /// No file may grow beyond this: a full disk.
