@@ -27,8 +27,8 @@ class OneRank:
 def load(path=None):
     """Puts FastVideo's modules from `path`, a wheel or a folder (None: sys.path), into sys.modules.
 
-    Returns a namespace with its version and the modules backend, layer, context, parallel; ImportError where there is
-    none. unload() takes them out.
+    Returns a namespace with its version and the modules backend, layer, context, parallel, which work on when others are
+    loaded; ImportError where there is none. unload() takes them out of sys.modules.
     """
     unload()
     spec = importlib.machinery.PathFinder.find_spec("fastvideo", None if path is None else [str(path)])
@@ -36,13 +36,15 @@ def load(path=None):
         raise ImportError(f"no package fastvideo in {'sys.path' if path is None else path}")
     root = list(spec.submodule_search_locations)
     _module("fastvideo", root).__spec__.loader = spec.loader
+    # The backend is that of this load, also when another was loaded since.
     _module("fastvideo.utils", STR_BACKEND_ENV_VAR="FASTVIDEO_ATTENTION_BACKEND",
-            resolve_obj_by_qualname=_resolve, get_compute_dtype=lambda: torch.bfloat16)
+            resolve_obj_by_qualname=lambda _: found.backend.VideoSparseAttentionBackend,
+            get_compute_dtype=lambda: torch.bfloat16)
     platforms = _module("fastvideo.platforms", [f"{folder}/platforms" for folder in root])
     interface = importlib.import_module("fastvideo.platforms.interface")
     platforms.AttentionBackendEnum = interface.AttentionBackendEnum
     platforms.current_platform = types.SimpleNamespace(
-        device_name="stand-in", get_attn_backend_cls=lambda *_: f"{BACKEND}.VideoSparseAttentionBackend")
+        device_name="stand-in", get_attn_backend_cls=lambda *_: BACKEND)
     found = types.SimpleNamespace(
         version=importlib.import_module("fastvideo.version").__version__,
         layer=importlib.import_module("fastvideo.attention.layer"),
@@ -60,7 +62,7 @@ def unload():
 
 def attention(fastvideo, heads, head_dim):
     """A DistributedAttention_VSA as a Wan block has it."""
-    backends = (sys.modules["fastvideo.platforms"].AttentionBackendEnum.VIDEO_SPARSE_ATTN,)
+    backends = (fastvideo.layer.AttentionBackendEnum.VIDEO_SPARSE_ATTN,)
     return fastvideo.layer.DistributedAttention_VSA(
         num_heads=heads, head_size=head_dim, causal=False, supported_attention_backends=backends,
         prefix="blocks.0.attn1")
@@ -84,8 +86,3 @@ def _module(name, path=None, **contents):
         parent, _, child = name.rpartition(".")
         setattr(sys.modules[parent], child, module)
     return module
-
-
-def _resolve(name):
-    module, _, attribute = name.rpartition(".")
-    return getattr(importlib.import_module(module), attribute)

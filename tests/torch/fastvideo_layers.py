@@ -12,21 +12,27 @@ from test_compat_fastvideo import restated
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench/gpu"))
 
+import fastvideo_layer  # noqa: E402, F401
 import fastvideo_wheel  # noqa: E402
 
 VERSIONS = ("0.1.4", "0.1.5", "0.1.6", "0.1.7", "0.2.0", "0.2.1")
 NEWEST = VERSIONS[-1]
 
 
-def loaded(version):
-    """FastVideo's modules of that version; skips, with the reason, where its wheel is not there."""
+def wheel(version):
+    """The path of FastVideo's wheel; skips, with the reason, where it is not there."""
     folder = os.environ.get("VSA_FASTVIDEO_WHEELS")
     if not folder:
         pytest.skip("VSA_FASTVIDEO_WHEELS names no folder with FastVideo's wheels; tools/fastvideo_wheels.sh fills one")
-    wheels = sorted(Path(folder).glob(f"fastvideo-{version}-*.whl"))
-    if not wheels:
+    found = sorted(Path(folder).glob(f"fastvideo-{version}-*.whl"))
+    if not found:
         pytest.skip(f"no wheel of FastVideo {version} in {folder}; tools/fastvideo_wheels.sh fetches it")
-    found = fastvideo_wheel.load(wheels[0])
+    return found[0]
+
+
+def loaded(version):
+    """FastVideo's modules of that version, its kernel restated."""
+    found = fastvideo_wheel.load(wheel(version))
     assert found.version == version
     found.backend.video_sparse_attn = kernel
     return found

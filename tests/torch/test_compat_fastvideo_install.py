@@ -72,7 +72,7 @@ def test_before_fastvideos_modules_are_imported(fastvideo, make):
     compat.install()
     assert fastvideo.layer is not sys.modules["fastvideo.attention.layer"]
     fastvideo.layer = sys.modules["fastvideo.attention.layer"]
-    fastvideo.backend = sys.modules[fastvideo_wheel.BACKEND]
+    fastvideo.backend = sys.modules[fastvideo_wheel.BACKEND]  # which the stand-in for a platform names, too
     assert all(hasattr(method, "vsa_original") for method in methods(fastvideo))
     attn = fastvideo_wheel.attention(fastvideo, 2, 16)  # its backend is chosen by FastVideo's own selector
     assert type(attn.attn_impl) is fastvideo.backend.VideoSparseAttentionImpl
