@@ -11,17 +11,17 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 const Ints& q_tile_len, const Ints& kv_tile_len,
                                 const std::string& coarse_rounding, bool save_for_backward) {
   const Arguments args("video_sparse_attention", query);
-  const TilePlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
-  const TilePlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
-  const std::vector<int32_t> prefix_list = prefix_tiles(q_plan);
+  const SharedPlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
+  const SharedPlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
+  const std::vector<int32_t> prefix_list = prefix_tiles(*q_plan);
   AttentionArgs call{.q = args.bshd("query", query),
                      .k = args.bshd("key", key),
                      .v = args.bshd("value", value),
                      .gate_coarse = args.gate("gate_coarse", gate_coarse, gate_coarse_weight),
                      .gate_fine = args.gate("gate_fine", gate_fine, gate_fine_weight),
-                     .q_plan = &q_plan,
-                     .kv_plan = &kv_plan,
-                     .select = args.select(topk, kv_plan, prefix_list),
+                     .q_plan = q_plan.get(),
+                     .kv_plan = kv_plan.get(),
+                     .select = args.select(topk, *kv_plan, prefix_list),
                      .scale = scale_of(scale),
                      .rounding = args.rounding(coarse_rounding),
                      .out = {}};
@@ -30,9 +30,9 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
   TorchTensor out = new_like(query);
   TorchTensor lse = new_tensor(query, {batch, heads, query.size(1)}, tile_dtype(query));
   TorchTensor fine_out = save_for_backward ? new_like(query) : nothing(query);
-  const int64_t pitch = lut_pitch(call.select, kv_plan.num_tiles());
-  TorchTensor lut = new_tensor(query, {batch, heads, q_plan.num_tiles(), pitch}, ScalarType::Int);
-  TorchTensor lut_count = new_tensor(query, {batch, heads, q_plan.num_tiles()}, ScalarType::Int);
+  const int64_t pitch = lut_pitch(call.select, kv_plan->num_tiles());
+  TorchTensor lut = new_tensor(query, {batch, heads, q_plan->num_tiles(), pitch}, ScalarType::Int);
+  TorchTensor lut_count = new_tensor(query, {batch, heads, q_plan->num_tiles()}, ScalarType::Int);
   call.out = args.bshd("out", out);
   call.lse = args.lse("lse", lse);
   if (save_for_backward) call.fine_out = args.bshd("fine_out", fine_out);
@@ -49,8 +49,8 @@ Tensors5 video_sparse_attention_backward(
     const Ints& grid, const Ints& tile_shape, OptionalDouble scale, const Ints& prefix,
     const Ints& q_tile_len, const Ints& kv_tile_len) {
   const Arguments args("video_sparse_attention_backward", query);
-  const TilePlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
-  const TilePlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
+  const SharedPlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
+  const SharedPlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
   TorchTensor dq = new_like(query);
   TorchTensor dk = new_like(key);
   TorchTensor dv = new_like(value);
@@ -62,8 +62,8 @@ Tensors5 video_sparse_attention_backward(
       .v = args.bshd("value", value),
       .gate_coarse = args.gate("gate_coarse", gate_coarse, gate_coarse_weight),
       .gate_fine = args.gate("gate_fine", gate_fine, gate_fine_weight),
-      .q_plan = &q_plan,
-      .kv_plan = &kv_plan,
+      .q_plan = q_plan.get(),
+      .kv_plan = kv_plan.get(),
       .lut = args.lut(lut, lut_count),
       .scale = scale_of(scale),
       .lse = args.lse("lse", lse),

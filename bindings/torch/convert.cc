@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <initializer_list>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -42,6 +44,21 @@ void* current_stream(int32_t device) {
   return stream;
 }
 
+/// The plans of recent calls. A training run meets a handful of shapes again and again; what is
+/// kept is at most 16 MiB, 4 bytes a token.
+PlanCache& recent_plans() {
+  static PlanCache plans(/*max_plans=*/32, /*max_tokens=*/int64_t{1} << 22);
+  return plans;
+}
+
+enum PlanKind : int64_t { kGridPlan, kTiledPlan };
+
+PlanCache::Description description(PlanKind kind, std::initializer_list<const Ints*> lists) {
+  PlanCache::Description numbers{kind};
+  for (const Ints* list : lists) numbers.insert(numbers.end(), list->begin(), list->end());
+  return numbers;
+}
+
 Grid grid_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
 TileShape tile_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
 
@@ -49,7 +66,6 @@ TileShape tile_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
 
 void raise_if_error(const Status& status) {
   if (status.ok()) return;
-  if (status.code() == StatusCode::kInvalidArgument) throw std::invalid_argument(status.message());
   throw std::runtime_error(std::string(name(status.code())) + ": " + status.message());
 }
 
@@ -57,7 +73,8 @@ void reject(std::string_view operation, std::string_view argument, std::string_v
             std::string_view got) {
   std::string text = "[";
   text.append(operation).append("] ").append(argument).append(": expected ").append(expected);
-  throw std::invalid_argument(text.append(", got ").append(got));
+  raise_if_error(invalid_argument(text.append(", got ").append(got)));
+  std::abort();  // not reached: that was an error
 }
 
 Context context_of(const TorchTensor& like) {
@@ -142,37 +159,43 @@ Gate Arguments::gate(std::string_view name, const std::optional<TorchTensor>& t,
   return t ? Gate::tensor(bshd(name, *t)) : Gate::constant(static_cast<float>(constant));
 }
 
-TilePlan Arguments::plan(const Ints& grid, const Ints& tile_shape, const Ints& prefix) const {
+SharedPlan Arguments::plan(const Ints& grid, const Ints& tile_shape, const Ints& prefix) const {
   if (grid.size() != 3) reject(operation_, "grid", "(f, h, w)", std::to_string(grid.size()));
-  if (tile_shape.size() != 3) {
-    reject(operation_, "tile_shape", "(f, h, w)", std::to_string(tile_shape.size()));
-  }
-  if (prefix.empty()) return take(TilePlan::grid(grid_of(grid), tile_of(tile_shape)));
-  return take(TilePlan::packed(prefix, grid_of(grid), tile_of(tile_shape)));
+  check_tile_shape(tile_shape);
+  return recent_plans().get(description(kGridPlan, {&grid, &tile_shape, &prefix}), [&] {
+    return prefix.empty() ? take(TilePlan::grid(grid_of(grid), tile_of(tile_shape)))
+                          : take(TilePlan::packed(prefix, grid_of(grid), tile_of(tile_shape)));
+  });
 }
 
-TilePlan Arguments::plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& prefix,
-                                  const Ints& tile_len) const {
+SharedPlan Arguments::plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& prefix,
+                                    const Ints& tile_len) const {
   if (tile_len.empty()) return plan(grid, tile_shape, prefix);
   if (!grid.empty() || !prefix.empty()) {
     reject(operation_, "grid", "neither grid nor prefix where tile_len is given", "both");
   }
+  check_tile_shape(tile_shape);
+  return recent_plans().get(description(kTiledPlan, {&tile_shape, &tile_len}), [&] {
+    std::vector<int32_t> lens;
+    for (const int64_t len : tile_len) {
+      if (len < 0 || len > kMaxTileTokens) {
+        reject(operation_, "tile_len", "0 to the tokens of a tile", std::to_string(len));
+      }
+      lens.push_back(static_cast<int32_t>(len));
+    }
+    return take(TilePlan::tiled(lens, tile_of(tile_shape).num_tokens()));
+  });
+}
+
+void Arguments::check_tile_shape(const Ints& tile_shape) const {
   if (tile_shape.size() != 3) {
     reject(operation_, "tile_shape", "(f, h, w)", std::to_string(tile_shape.size()));
-  }
-  std::vector<int32_t> lens;
-  for (const int64_t len : tile_len) {
-    if (len < 0 || len > kMaxTileTokens) {
-      reject(operation_, "tile_len", "0 to the tokens of a tile", std::to_string(len));
-    }
-    lens.push_back(static_cast<int32_t>(len));
   }
   for (const int64_t extent : tile_shape) {
     if (extent < 1 || extent > kMaxTileTokens) {
       reject(operation_, "tile_shape", "extents of 1 to 256", std::to_string(extent));
     }
   }
-  return take(TilePlan::tiled(lens, tile_of(tile_shape).num_tokens()));
 }
 
 CoarseRounding Arguments::rounding(std::string_view name) const {
@@ -202,16 +225,38 @@ std::optional<float> scale_of(const std::optional<double>& scale) {
 }
 
 TorchTensor new_tensor(const TorchTensor& like, const Ints& shape, ScalarType dtype) {
-  try {
-    return torch::stable::new_empty(like, shape, dtype);
-  } catch (const std::exception&) {
-    // The stable ABI tells that it failed, not why; of what can fail, only memory is not checked.
-    std::string extents;
-    for (const int64_t extent : shape)
-      extents += (extents.empty() ? "" : ",") + std::to_string(extent);
-    throw std::runtime_error("OutOfMemory: [new_tensor] memory: expected room for a tensor [" +
-                             extents + "], got none");
+  Ints strides(shape.size(), 1);
+  bool fits = true;
+  for (size_t axis = shape.size(); axis-- > 1;) {
+    fits = fits && !__builtin_mul_overflow(strides[axis], shape[axis], &strides[axis - 1]);
   }
+  const auto dtype_code = torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype));
+  int32_t device_type = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
+  AtenTensorHandle made = nullptr;
+  // Not torch::stable::new_empty: that looks the operator up by its name, which takes longer.
+  if (fits &&
+      aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
+                               dtype_code, device_type, like.get_device_index(), &made) == 0) {
+    return TorchTensor(made);
+  }
+  // The stable ABI tells that it failed, not why; of what can fail, only memory is not checked.
+  std::string text = "[new_tensor] memory: expected room for a tensor [";
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    text.append(axis == 0 ? "" : ",").append(std::to_string(shape[axis]));
+  }
+  raise_if_error(out_of_memory(text.append("], got none")));
+  std::abort();  // not reached: that was an error
+}
+
+Workspace WorkspaceTensor::take(void* self, int64_t size_bytes) {
+  auto& workspace = *static_cast<WorkspaceTensor*>(self);
+  try {
+    workspace.memory_ = new_tensor(workspace.like_, {size_bytes}, ScalarType::Byte);
+  } catch (const std::exception&) {
+    return {};  // libvsa says OutOfMemory
+  }
+  return {.data = workspace.memory_->data_ptr(), .size_bytes = size_bytes};
 }
 
 TorchTensor new_like(const TorchTensor& like) {

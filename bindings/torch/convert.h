@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bindings/torch/plans.h"
 #include "vsa/vsa.h"
 
 namespace vsa::torch_ops {
@@ -20,9 +21,9 @@ using TorchTensor = torch::stable::Tensor;
 using Ints = std::vector<int64_t>;
 using torch::headeronly::ScalarType;
 
-/// InvalidArgument becomes std::invalid_argument, which PyTorch turns into ValueError. For the
-/// other codes the stable ABI has no exception of its own: they are a std::runtime_error that
-/// starts with the code, "Unsupported: ...", from which vsa_torch makes the right Python exception.
+/// A std::runtime_error that starts with the code, "InvalidArgument: ...". The stable ABI has no
+/// exceptions for the codes, and which of the standard's PyTorch tells apart differs between its
+/// versions, so vsa_torch makes the right Python exception from the text.
 void raise_if_error(const Status& status);
 
 /// The value, or the exception of its Status.
@@ -46,6 +47,19 @@ Context context_of(const TorchTensor& like);
 template <class Args>
 void run(Status (*call)(const Context&, const Args&), const TorchTensor& like, const Args& args);
 
+/// The workspace of one call from PyTorch's allocator, on the device of `like`.
+class WorkspaceTensor {
+ public:
+  explicit WorkspaceTensor(const TorchTensor& like) : like_(like) {}
+  /// Valid while this object is.
+  WorkspaceSource source() { return {.take = take, .user = this}; }
+
+ private:
+  static Workspace take(void* self, int64_t size_bytes);
+  const TorchTensor& like_;
+  std::optional<TorchTensor> memory_;
+};
+
 /// The dtype of pooled tensors and of lse: f64 where the query is, else f32.
 ScalarType tile_dtype(const TorchTensor& query);
 
@@ -67,10 +81,10 @@ class Arguments {
   /// The tensor [B, S, H, D], or the constant where there is none.
   Gate gate(std::string_view name, const std::optional<TorchTensor>& t, double constant) const;
   /// The plan of `grid` in raster order behind the prefix segments.
-  TilePlan plan(const Ints& grid, const Ints& tile_shape, const Ints& prefix) const;
+  SharedPlan plan(const Ints& grid, const Ints& tile_shape, const Ints& prefix) const;
   /// The same, or with `tile_len` the plan of a sequence in tile order.
-  TilePlan plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& prefix,
-                         const Ints& tile_len) const;
+  SharedPlan plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& prefix,
+                           const Ints& tile_len) const;
   /// "none" or "bfloat16".
   CoarseRounding rounding(std::string_view name) const;
   /// All prefix tiles are kept by every row, and keep everything. The lists must outlive the
@@ -80,6 +94,7 @@ class Arguments {
 
  private:
   Tensor tensor(std::string_view name, const TorchTensor& t, std::array<int, 4> axes) const;
+  void check_tile_shape(const Ints& tile_shape) const;
   void check_device(std::string_view name, const TorchTensor& t) const;
   std::string_view operation_;
   torch::stable::Device device_;
@@ -97,14 +112,9 @@ TorchTensor nothing(const TorchTensor& like);
 
 template <class Args>
 void run(Status (*call)(const Context&, const Args&), const TorchTensor& like, const Args& args) {
+  WorkspaceTensor workspace(like);
   Context context = context_of(like);
-  if (context.backend != BackendId::kCuda) return raise_if_error(call(context, args));
-  int64_t bytes = 0;
-  context.workspace_query = &bytes;
-  raise_if_error(call(context, args));
-  context.workspace_query = nullptr;
-  const TorchTensor workspace = new_tensor(like, {bytes}, ScalarType::Byte);
-  context.workspace = {.data = workspace.data_ptr(), .size_bytes = bytes};
+  context.workspace_source = workspace.source();
   raise_if_error(call(context, args));
 }
 

@@ -40,13 +40,13 @@ Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const T
                        const Ints& grid, const Ints& tile_shape, int64_t topk, OptionalDouble scale,
                        const Ints& prefix, const std::string& coarse_rounding) {
   const Arguments args("coarse_select", query);
-  const TilePlan plan = args.plan(grid, tile_shape, prefix);
-  const std::vector<int32_t> prefix_list = prefix_tiles(plan);
-  const SelectOptions options = args.select(topk, plan, prefix_list);
-  const Pooled pooled = pool_all(args, query, key, value, plan);
+  const SharedPlan plan = args.plan(grid, tile_shape, prefix);
+  const std::vector<int32_t> prefix_list = prefix_tiles(*plan);
+  const SelectOptions options = args.select(topk, *plan, prefix_list);
+  const Pooled pooled = pool_all(args, query, key, value, *plan);
   const int64_t batch = query.size(0);
   const int64_t heads = query.size(2);
-  const int64_t tiles = plan.num_tiles();
+  const int64_t tiles = plan->num_tiles();
   const ScalarType dtype = tile_dtype(query);
   TorchTensor scores = new_tensor(query, {batch, heads, tiles, tiles}, dtype);
   TorchTensor coarse_out = new_tensor(query, {batch, heads, tiles, query.size(3)}, dtype);
@@ -54,7 +54,7 @@ Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const T
                   {.q_pooled = args.bhsd("query", pooled.q),
                    .k_pooled = args.bhsd("key", pooled.k),
                    .v_pooled = args.bhsd("value", pooled.v),
-                   .kv_plan = &plan,
+                   .kv_plan = plan.get(),
                    .scale = scale_of(scale),
                    .rounding = args.rounding(coarse_rounding),
                    .coarse_scores = args.bhsd("coarse_scores", scores),
@@ -73,8 +73,8 @@ Tensors3 coarse_select_backward(const TorchTensor& dcoarse_out, const TorchTenso
                                 const TorchTensor& key, const TorchTensor& value, const Ints& grid,
                                 const Ints& tile_shape, OptionalDouble scale, const Ints& prefix) {
   const Arguments args("coarse_select_backward", query);
-  const TilePlan plan = args.plan(grid, tile_shape, prefix);
-  const Pooled pooled = pool_all(args, query, key, value, plan);
+  const SharedPlan plan = args.plan(grid, tile_shape, prefix);
+  const Pooled pooled = pool_all(args, query, key, value, *plan);
   TorchTensor dq = new_like(pooled.q);
   TorchTensor dk = new_like(pooled.k);
   TorchTensor dv = new_like(pooled.v);
@@ -82,14 +82,14 @@ Tensors3 coarse_select_backward(const TorchTensor& dcoarse_out, const TorchTenso
                           {.q_pooled = args.bhsd("query", pooled.q),
                            .k_pooled = args.bhsd("key", pooled.k),
                            .v_pooled = args.bhsd("value", pooled.v),
-                           .kv_plan = &plan,
+                           .kv_plan = plan.get(),
                            .scale = scale_of(scale),
                            .dcoarse_out = args.bhsd("dcoarse_out", dcoarse_out),
                            .dq_pooled = args.bhsd("dq_pooled", dq),
                            .dk_pooled = args.bhsd("dk_pooled", dk),
                            .dv_pooled = args.bhsd("dv_pooled", dv)});
-  return {pool_backward_one(args, dq, query, plan), pool_backward_one(args, dk, key, plan),
-          pool_backward_one(args, dv, value, plan)};
+  return {pool_backward_one(args, dq, query, *plan), pool_backward_one(args, dk, key, *plan),
+          pool_backward_one(args, dv, value, *plan)};
 }
 
 Tensors2 block_sparse_attention(const TorchTensor& query, const TorchTensor& key,
@@ -98,13 +98,13 @@ Tensors2 block_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 const Ints& q_grid, const Ints& kv_grid, const Ints& q_tile_len,
                                 const Ints& kv_tile_len, OptionalDouble scale) {
   const Arguments args("block_sparse_attention", query);
-  const TilePlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
-  const TilePlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
+  const SharedPlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
+  const SharedPlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
   FineArgs call{.q = args.bshd("query", query),
                 .k = args.bshd("key", key),
                 .v = args.bshd("value", value),
-                .q_plan = &q_plan,
-                .kv_plan = &kv_plan,
+                .q_plan = q_plan.get(),
+                .kv_plan = kv_plan.get(),
                 .lut = args.lut(lut, lut_count),
                 .scale = scale_of(scale),
                 .out = {}};
@@ -125,8 +125,8 @@ Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTen
                                          const Ints& kv_grid, const Ints& q_tile_len,
                                          const Ints& kv_tile_len, OptionalDouble scale) {
   const Arguments args("block_sparse_attention_backward", query);
-  const TilePlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
-  const TilePlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
+  const SharedPlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
+  const SharedPlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
   TorchTensor dq = new_like(query);
   TorchTensor dk = new_like(key);
   TorchTensor dv = new_like(value);
@@ -134,8 +134,8 @@ Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTen
                         {.q = args.bshd("query", query),
                          .k = args.bshd("key", key),
                          .v = args.bshd("value", value),
-                         .q_plan = &q_plan,
-                         .kv_plan = &kv_plan,
+                         .q_plan = q_plan.get(),
+                         .kv_plan = kv_plan.get(),
                          .lut = args.lut(lut, lut_count),
                          .scale = scale_of(scale),
                          .out = args.bshd("out", out),
@@ -154,22 +154,22 @@ bool implements(const std::string& device_type, const std::string& operation) {
 TorchTensor tile(const TorchTensor& x, const Ints& grid, const Ints& tile_shape,
                  const Ints& prefix) {
   const Arguments args("tile", x);
-  const TilePlan plan = args.plan(grid, tile_shape, prefix);
+  const SharedPlan plan = args.plan(grid, tile_shape, prefix);
   const Tensor view = args.bshd("x", x);
   TorchTensor tiled =
-      new_tensor(x, {x.size(0), plan.padded_len(), x.size(2), x.size(3)}, x.scalar_type());
-  run<TileArgs>(vsa::tile, x, {.x = view, .plan = &plan, .tiled = args.bshd("tiled", tiled)});
+      new_tensor(x, {x.size(0), plan->padded_len(), x.size(2), x.size(3)}, x.scalar_type());
+  run<TileArgs>(vsa::tile, x, {.x = view, .plan = plan.get(), .tiled = args.bshd("tiled", tiled)});
   return tiled;
 }
 
 TorchTensor untile(const TorchTensor& tiled, const Ints& grid, const Ints& tile_shape,
                    const Ints& prefix) {
   const Arguments args("untile", tiled);
-  const TilePlan plan = args.plan(grid, tile_shape, prefix);
+  const SharedPlan plan = args.plan(grid, tile_shape, prefix);
   const Tensor view = args.bshd("tiled", tiled);
-  TorchTensor x = new_tensor(tiled, {tiled.size(0), plan.seq_len(), tiled.size(2), tiled.size(3)},
+  TorchTensor x = new_tensor(tiled, {tiled.size(0), plan->seq_len(), tiled.size(2), tiled.size(3)},
                              tiled.scalar_type());
-  run<UntileArgs>(vsa::untile, tiled, {.tiled = view, .plan = &plan, .x = args.bshd("x", x)});
+  run<UntileArgs>(vsa::untile, tiled, {.tiled = view, .plan = plan.get(), .x = args.bshd("x", x)});
   return x;
 }
 

@@ -41,13 +41,22 @@ struct Workspace {
   int64_t size_bytes = 0;
 };
 
+/// Gives a call its workspace, in place of a query before it: one round of checks instead of two.
+struct WorkspaceSource {
+  /// Called at most once, with what the call needs, after its arguments were checked. Must not
+  /// throw; null data is answered with OutOfMemory. The memory must last until the stream is past
+  /// the call.
+  Workspace (*take)(void* user, int64_t size_bytes) = nullptr;
+  void* user = nullptr;
+};
+
 /// Where and how a call runs. Nothing ever runs on another backend than the one named here.
 ///
 /// The cuda backend takes tensors and tables in the memory of one device, which the first tensor of
 /// a call decides (InvalidArgument for any other memory), and only enqueues on `stream`: nothing is
 /// allocated, nothing waits, so that a call can be captured into a CUDA graph. What it needs
-/// besides is asked for with `workspace_query`. Lists of SelectOptions are host memory on every
-/// backend, and may be freed when the call returns.
+/// besides is asked for with `workspace_query`, or taken from `workspace_source`. Lists of
+/// SelectOptions are host memory on every backend, and may be freed when the call returns.
 struct Context {
   BackendId backend = BackendId::kCpu;
   int num_threads = 0;     ///< 0: as many as OpenMP gives. Results do not depend on it.
@@ -56,6 +65,8 @@ struct Context {
   /// If set, a call checks its arguments, stores here how many bytes of workspace it needs (0 on
   /// the other backends), and does nothing else.
   int64_t* workspace_query = nullptr;
+  /// cuda: if `take` is set, it is asked for the workspace, and `workspace` is not read.
+  WorkspaceSource workspace_source{};
 };
 
 }  // namespace vsa

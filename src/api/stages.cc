@@ -29,6 +29,23 @@ Args resolved(const Args& args) {
 template <class Args>
 using Entry = Status (*BackendTable::*)(const Context&, const Args&);
 
+/// Runs with what the context's source gives of the workspace that the call needs.
+template <class Args>
+Status run_with_taken(std::string_view operation, const Context& context, const Args& args,
+                      Status (*run)(const Context&, const Args&)) {
+  int64_t size_bytes = 0;
+  Context with = context;
+  with.workspace_query = &size_bytes;
+  VSA_TRY(run(with, args));
+  with.workspace_query = nullptr;
+  with.workspace = context.workspace_source.take(context.workspace_source.user, size_bytes);
+  if (size_bytes > 0 && with.workspace.data == nullptr) {
+    return out_of_memory(
+        fmt::format("[{}] workspace: expected {} bytes, got none", operation, size_bytes));
+  }
+  return run(with, args);
+}
+
 template <class Args>
 Status checked_run(std::string_view operation, const Context& context, const Args& args,
                    Entry<Args> entry) {
@@ -44,7 +61,10 @@ Status checked_run(std::string_view operation, const Context& context, const Arg
     *context.workspace_query = 0;
     return {};
   }
-  return run(context, resolved(args));
+  const bool takes_workspace = (*table)->has_workspace && context.workspace_query == nullptr &&
+                               context.workspace_source.take != nullptr;
+  const Args full = resolved(args);
+  return takes_workspace ? run_with_taken(operation, context, full, run) : run(context, full);
 }
 
 /// Runs the table entry `entry` of the context's backend, or says why it cannot. Never throws.

@@ -130,25 +130,26 @@ Status ArgCheck::head_groups(std::string_view argument, int64_t num_heads,
 
 Status ArgCheck::tensor(std::string_view argument, const ConstTensor& t, DTypes dtypes,
                         const Shape& shape, std::string_view hint) const {
-  const std::string expected = fmt::format("{} {}", to_string(dtypes), to_string(shape));
-  if (t.data == nullptr) return fault(argument, expected, "null data", hint);
+  // Composed only for a message: a call checks a dozen tensors, and composing takes longer.
+  const auto expected = [&] { return fmt::format("{} {}", to_string(dtypes), to_string(shape)); };
+  if (t.data == nullptr) return fault(argument, expected(), "null data", hint);
   if (size_bytes(t.dtype) == 0) {
-    return fault(argument, expected, fmt::format("dtype {}", static_cast<int>(t.dtype)), hint);
+    return fault(argument, expected(), fmt::format("dtype {}", static_cast<int>(t.dtype)), hint);
   }
   if (t.dtype == DType::kF64 && !is_reference()) {
     return unsupported(
         fmt::format("[{}] {}: expected {} on the {} backend, got {}; the reference "
                     "backend takes f64",
-                    operation_, argument, expected, name(context_.backend), vsa::to_string(t)));
+                    operation_, argument, expected(), name(context_.backend), vsa::to_string(t)));
   }
   if (t.dtype == DType::kF32 && is_cuda() && dtypes.contains(DType::kBF16)) {
     return unsupported(
         fmt::format("[{}] {}: expected {} on the cuda backend, got {}; convert it, "
                     "or take the cpu backend",
-                    operation_, argument, expected, vsa::to_string(t)));
+                    operation_, argument, expected(), vsa::to_string(t)));
   }
   if (!dtypes.contains(t.dtype) || !matches(t.shape, shape)) {
-    return fault(argument, expected, vsa::to_string(t), hint);
+    return fault(argument, expected(), vsa::to_string(t), hint);
   }
   for (const int64_t extent : t.shape) {
     if (extent < 1) return fault(argument, "extents of at least 1", vsa::to_string(t), hint);

@@ -50,9 +50,9 @@ Status ArgCheck::select_options(const SelectOptions& options, int64_t num_q_tile
 
 Status ArgCheck::lut_extents(std::string_view argument, const ConstLut& lut, const LutDims& dims,
                              std::string_view hint) const {
-  const std::string expected = fmt::format("int32 {}", to_string(dims));
-  if (lut.index == nullptr) return fault(argument, expected, "null indices", hint);
-  if (lut.count == nullptr) return fault(argument, expected, "null counts", hint);
+  const auto expected = [&] { return fmt::format("int32 {}", to_string(dims)); };
+  if (lut.index == nullptr) return fault(argument, expected(), "null indices", hint);
+  if (lut.count == nullptr) return fault(argument, expected(), "null counts", hint);
   if (is_misaligned(lut.index) || is_misaligned(lut.count)) {
     return fault(argument, "addresses that are multiples of 4",
                  fmt::format("{} and {}", static_cast<const void*>(lut.index),
@@ -60,7 +60,7 @@ Status ArgCheck::lut_extents(std::string_view argument, const ConstLut& lut, con
   }
   if (lut.dims.batch != dims.batch || lut.dims.num_heads != dims.num_heads ||
       lut.dims.num_q_tiles != dims.num_q_tiles) {
-    return fault(argument, expected, "int32 " + to_string(lut.dims), hint);
+    return fault(argument, expected(), "int32 " + to_string(lut.dims), hint);
   }
   if (lut.dims.pitch < dims.pitch) {
     return fault(argument, fmt::format("a pitch of at least {}", dims.pitch),

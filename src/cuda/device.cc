@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <string>
 
 #include "src/cuda/launch.h"
@@ -36,6 +37,13 @@ std::string name_of(int device) {
 
 BackendInfo info() {
   BackendInfo info{.id = BackendId::kCuda, .available = false, .detail = {}};
+  // Every call asks; a device that was there stays.
+  static std::atomic<const std::string*> found = nullptr;
+  if (const std::string* name = found.load(std::memory_order_acquire)) {
+    info.available = true;
+    info.detail = *name;
+    return info;
+  }
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
@@ -50,9 +58,10 @@ BackendInfo info() {
   }
   for (int device = 0; device < count; ++device) {
     if (capability_of(device) != kCapability) continue;
-    static const std::string name = name_of(device);  // every call comes here, for the same device
+    static const std::string name = name_of(device) + " (sm_90a)";
+    found.store(&name, std::memory_order_release);
     info.available = true;
-    info.detail = name + " (sm_90a)";
+    info.detail = name;
     return info;
   }
   info.detail = fmt::format(

@@ -126,6 +126,46 @@ TEST(GpuBehaviour, T41_GraphReplayFollowsNewTables) {
   expect_cuda(cudaStreamDestroy(stream));
 }
 
+/// A call asks its source once, for what a query would have said; without an answer it is
+/// OutOfMemory, and a call with a wrong argument does not ask.
+TEST(GpuBehaviour, P17_ACallTakesItsWorkspaceFromASource) {
+  VSA_NEEDS_GPU;
+  const TilePlan plan = TilePlan::grid({.f = 4, .h = 8, .w = 8}, {}).value();
+  const DeviceBytes x(int64_t{256} * 64 * 2);
+  const DeviceBytes pooled(int64_t{4} * 64 * 4);
+  PoolArgs args{.x = Tensor::bshd(x.data(), DType::kBF16, {1, 1, 256, 64}),
+                .plan = &plan,
+                .pooled = Tensor::bhsd(pooled.data(), DType::kF32, {1, 1, 4, 64})};
+  int64_t expected = 0;
+  Context query{.backend = BackendId::kCuda};
+  query.workspace_query = &expected;
+  throw_if_error(pool(query, args));
+
+  struct Source {
+    Workspace workspace;
+    std::vector<int64_t> asked;
+  };
+  const DeviceBytes workspace(expected);
+  Source source{.workspace = {workspace.data(), expected}, .asked = {}};
+  Context context{.backend = BackendId::kCuda};
+  context.workspace_source = {.take =
+                                  [](void* user, int64_t size_bytes) {
+                                    auto& source = *static_cast<Source*>(user);
+                                    source.asked.push_back(size_bytes);
+                                    return source.workspace;
+                                  },
+                              .user = &source};
+  throw_if_error(pool(context, args));
+  expect_cuda(cudaDeviceSynchronize());
+  EXPECT_EQ(source.asked, std::vector<int64_t>{expected});
+
+  source.workspace = {};
+  EXPECT_EQ(pool(context, args).code(), StatusCode::kOutOfMemory);
+  args.pooled.dtype = DType::kBF16;
+  EXPECT_EQ(pool(context, args).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(source.asked.size(), 2U);
+}
+
 /// T19: an item of a batch gives the bits it gives alone.
 TEST(GpuBehaviour, T19_BatchItemsAreIndependent) {
   VSA_NEEDS_GPU;

@@ -7,7 +7,7 @@ import torch
 
 import restatement
 import vsa_torch
-from vsa_torch import _registration
+from vsa_torch import _library
 
 pytestmark = pytest.mark.gpu
 
@@ -138,7 +138,7 @@ def arguments(inputs, name):
     return query, GRID, tile_shape, []
 
 
-@pytest.mark.parametrize("name", _registration._FORWARD)
+@pytest.mark.parametrize("name", _library.FORWARD)
 def test_opcheck(inputs, name):
     torch.library.opcheck(getattr(torch.ops.vsa, name).default, arguments(inputs, name))
 

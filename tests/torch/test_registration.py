@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import vsa_torch
-from vsa_torch import _errors, _registration, attention
+from vsa_torch import _library, attention
 
 GRID, TILE = [5, 6, 7], [4, 4, 4]
 
@@ -23,7 +23,7 @@ def arguments(make, name):
     return make(2, 210, 2, 8, requires_grad=True), GRID, TILE, []
 
 
-@pytest.mark.parametrize("name", _registration._FORWARD)
+@pytest.mark.parametrize("name", _library.FORWARD)
 def test_opcheck(make, name):
     torch.library.opcheck(getattr(torch.ops.vsa, name).default, arguments(make, name))
 
@@ -106,7 +106,7 @@ def test_compile_of_the_stages_without_a_break(make):
     assert torch.equal(torch.compile(block, fullgraph=True, backend="aot_eager")(q), block(q))
 
 
-@pytest.mark.parametrize("name", _registration._FORWARD + _registration._BACKWARD)
+@pytest.mark.parametrize("name", _library.FORWARD + _library.BACKWARD)
 def test_there_is_a_kernel_for_cuda(name):
     assert torch._C._dispatch_has_kernel_for_dispatch_key(f"vsa::{name}", "CUDA")
 
@@ -129,31 +129,3 @@ def test_a_gradient_that_cuda_lacks_is_refused_before_anything_runs(monkeypatch)
         with torch.no_grad():
             out = vsa_torch.video_sparse_attention(q, q, q, grid=(5, 6, 7), topk=3)
         assert out.shape == q.shape and out.is_cuda
-
-
-def test_memory_that_there_is_not_is_an_out_of_memory_error():
-    """A token in a tile of 256: tile() wants 2^48 bytes, more than a process can address, for 1 KiB that is given."""
-    tokens = 2**23 - 1
-    x = torch.zeros(1, 1, 1, 256).expand(1, tokens, 128, 256)
-    with pytest.raises(torch.OutOfMemoryError, match=r"memory: expected room for a tensor \[1,2147483392,128,256\]"):
-        vsa_torch.tile(x, grid=(tokens, 1, 1), tile_shape=(1, 16, 16))
-
-
-@pytest.mark.parametrize("code, error", [("OutOfMemory", torch.OutOfMemoryError), ("Unsupported", NotImplementedError)])
-def test_errors_of_gradients_become_pythons_too(make, monkeypatch, code, error):
-    def failing(*arguments):
-        raise RuntimeError(f"{code}: [x] y: why")
-
-    inputs = [make(1, 210, 2, 16, requires_grad=True) for _ in range(3)]
-    out = vsa_torch.video_sparse_attention(*inputs, grid=(5, 6, 7), topk=3)
-    monkeypatch.setattr(torch.ops.vsa, "video_sparse_attention_backward", failing)
-    with pytest.raises(error, match="why"):
-        out.sum().backward()
-
-
-def test_errors_of_the_library_become_pythons():
-    unsupported = _errors.translated(RuntimeError("Unsupported: [x] y: why"))
-    assert type(unsupported) is NotImplementedError and str(unsupported) == "[x] y: why"
-    assert type(_errors.translated(RuntimeError("OutOfMemory: [x] z"))) is torch.OutOfMemoryError
-    other = RuntimeError("Internal: [x] z")
-    assert _errors.translated(other) is other

@@ -1,6 +1,8 @@
 """Checks of arguments in PyTorch's words, before an operator is called: `[operation] argument: expected, got`."""
 
+import decimal
 import math
+import numbers
 import operator
 
 import torch
@@ -25,10 +27,8 @@ def tensors(operation, **named):
 
 
 def like_query(operation, name, tensor, query, shape):
-    """`tensor` has the dtype and the device of query, and that shape (a tuple; None: any extent)."""
-    fits = tensor.shape == shape or tensor.dim() == len(shape) and all(
-        [want is None or have == want for have, want in zip(tensor.shape, shape)])
-    if not fits or tensor.dtype != query.dtype or tensor.device != query.device:
+    """`tensor` has the dtype and the device of query, and that shape."""
+    if tensor.shape != shape or tensor.dtype != query.dtype or tensor.device != query.device:
         wanted = ",".join("any" if extent is None else str(extent) for extent in shape)
         raise ValueError(
             f"[{operation}] {name}: expected {str(query.dtype).removeprefix('torch.')} [{wanted}] on "
@@ -40,7 +40,7 @@ def strided(operation, name, tensor):
     """`tensor` lies in memory by strides, its last axis contiguous."""
     if tensor.layout != torch.strided:
         raise ValueError(f"[{operation}] {name}: expected a tensor by strides, got {tensor.layout}")
-    if tensor.stride(-1) != 1 and tensor.shape[-1] != 1:
+    if tensor.stride()[-1] != 1 and tensor.shape[-1] != 1:
         raise ValueError(f"[{operation}] {name}: expected the last axis contiguous, got stride "
                          f"{tensor.stride(-1)}; use .contiguous()")
 
@@ -64,19 +64,22 @@ def sequence(operation, name, tensor, length, said_by):
 def qkv(operation, query, key, value, q_side, kv_side, gates=()):
     """query [B, Sq, H, D], key and value [B, Sk, H_kv, D], gates (name, tensor) like query. A side is the length of
     its sequence and the argument that says so."""
-    tensors(operation, query=query, key=key, value=value)
+    if not (isinstance(query, torch.Tensor) and isinstance(key, torch.Tensor) and isinstance(value, torch.Tensor)):
+        tensors(operation, query=query, key=key, value=value)
     tokens(operation, "query", query)
     sequence(operation, "query", query, *q_side)
     strided(operation, "query", query)
-    batch, _, heads, head_dim = query.shape
+    q_shape, kv_shape = query.shape, key.shape
+    batch, _, heads, head_dim = q_shape
     sequence(operation, "key", key, *kv_side)
-    like_query(operation, "key", key, query, (batch, kv_side[0], None, head_dim))
-    like_query(operation, "value", value, query, key.shape)
-    if key.shape[2] == 0 or heads % key.shape[2]:
+    kv_heads = kv_shape[2] if len(kv_shape) == 4 else None  # any number, of which more below
+    like_query(operation, "key", key, query, (batch, kv_side[0], kv_heads, head_dim))
+    like_query(operation, "value", value, query, kv_shape)
+    if kv_heads == 0 or heads % kv_heads:
         raise ValueError(f"[{operation}] key: expected a number of heads that divides the query's "
-                         f"{heads}, got {key.shape[2]}")
+                         f"{heads}, got {kv_heads}")
     for name, tensor in gates:
-        like_query(operation, name, tensor, query, query.shape)
+        like_query(operation, name, tensor, query, q_shape)
 
 
 def table(operation, name, tensor, query, num_axes):
@@ -89,30 +92,37 @@ def table(operation, name, tensor, query, num_axes):
 
 
 # --- numbers -------------------------------------------------------------------------------------
+#
+# Python's own ints and floats come first everywhere: they are what nearly every call has, and they stand for the
+# symbols of torch.compile, of which nothing may be asked that their values do not decide.
+
+_MAX_FLOAT32 = torch.finfo(torch.float32).max
 
 
 def _int(value):
     """`value` as an int, None if it is none. NumPy's ints and tensors of one int serve; bools do not."""
+    if type(value) is int or isinstance(value, torch.SymInt):
+        return value
     if isinstance(value, bool):
         return None
-    if isinstance(value, (int, torch.SymInt)):
-        return value
     try:
         return operator.index(value)
-    except TypeError:
+    except (TypeError, RuntimeError):  # RuntimeError: a tensor without data
         return None
 
 
 def _items(value):
     """The items of an array, a tensor or a sequence; the value itself if it has none."""
     if isinstance(value, torch.Tensor):
+        if value.is_meta:
+            return (value,)
         value = value.tolist()
-    return tuple(value) if hasattr(value, "__iter__") and not isinstance(value, str) else (value,)
+    return tuple(value) if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) else (value,)
 
 
 def integer(operation, name, value, least, most, of=""):
     """`value` as an int of `least` to `most`; `of` says what is counted."""
-    found = _int(value)
+    found = value if type(value) is int else _int(value)
     if found is None or not least <= found <= most:
         raise ValueError(f"[{operation}] {name}: expected {least} to {most}{of}, got {value!r}")
     return found
@@ -120,11 +130,17 @@ def integer(operation, name, value, least, most, of=""):
 
 def number(operation, name, value):
     """`value` as a float that float32 can hold."""
-    if isinstance(value, (bool, torch.Tensor)) or not hasattr(value, "__float__"):
-        raise TypeError(f"[{operation}] {name}: expected a number, got {type(value).__name__}")
-    if not abs(float(value)) <= torch.finfo(torch.float32).max:
+    found = value
+    if type(value) is not float and not isinstance(value, torch.SymFloat):
+        if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal, torch.SymInt)):
+            raise TypeError(f"[{operation}] {name}: expected a number, got {type(value).__name__}")
+        try:
+            found = float(value)
+        except (OverflowError, ValueError):  # an int or a fraction beyond float64; a decimal that is a signalling NaN
+            found = math.nan
+    if not -_MAX_FLOAT32 <= found <= _MAX_FLOAT32:
         raise ValueError(f"[{operation}] {name}: expected a finite number (of float32), got {value}")
-    return float(value)
+    return found
 
 
 def share(operation, name, value):
@@ -136,30 +152,37 @@ def share(operation, name, value):
 
 
 def choice(operation, name, value, choices):
-    if value not in choices:
+    if not (isinstance(value, str) and value in choices):
         raise ValueError(f"[{operation}] {name}: expected {' or '.join(choices)}, got {value}")
     return value
 
 
 def extents(operation, name, value):
     """`value` as a tuple of three positive ints (frames, rows, columns)."""
-    found = tuple([_int(extent) for extent in _items(value)])
-    if len(found) != 3 or not all([extent is not None and 1 <= extent <= MAX_TOKENS for extent in found]):
-        raise ValueError(f"[{operation}] {name}: expected three positive ints (f, h, w) below 2^31, got {value}")
-    return found
+    found = value if type(value) is tuple else _items(value)
+    if len(found) == 3:
+        f, h, w = found
+        if not type(f) is type(h) is type(w) is int:
+            f, h, w = _int(f), _int(h), _int(w)
+        if (f is not None and h is not None and w is not None and 1 <= f <= MAX_TOKENS and 1 <= h <= MAX_TOKENS
+                and 1 <= w <= MAX_TOKENS):
+            return f, h, w
+    raise ValueError(f"[{operation}] {name}: expected three positive ints (f, h, w) below 2^31, got {value}")
 
 
 def tile_shape(operation, value):
     """The edges of a tile in tokens."""
-    found = extents(operation, "tile_shape", value)
-    if math.prod(found) > MAX_TILE_TOKENS:
+    f, h, w = found = extents(operation, "tile_shape", value)
+    if f * h * w > MAX_TILE_TOKENS:
         raise ValueError(f"[{operation}] tile_shape: expected at most {MAX_TILE_TOKENS} tokens in a tile, got {value}")
     return found
 
 
 def prefix_lengths(operation, prefix):
     """Tokens of each segment, as a list; None is none."""
-    found = [] if prefix is None else [_int(length) for length in _items(prefix)]
+    if prefix is None:
+        return []
+    found = [_int(length) for length in _items(prefix)]
     if not all([length is not None and 0 <= length <= MAX_TOKENS for length in found]):
         raise ValueError(f"[{operation}] prefix: expected lengths of segments >= 0, got {prefix}")
     return found
@@ -168,6 +191,10 @@ def prefix_lengths(operation, prefix):
 def tile_lengths(operation, name, value, tile_tokens):
     """Valid tokens of every tile, as a list."""
     items = _items(value)
+    # There may be thousands: ints are looked at without a step of Python for each.
+    if not torch.compiler.is_compiling() and set(map(type, items)) == {int}:
+        if 0 <= min(items) and max(items) <= tile_tokens:
+            return list(items)
     found = [_int(length) for length in items]
     wrong = [i for i, length in enumerate(found) if length is None or not 0 <= length <= tile_tokens]
     if wrong or not found:

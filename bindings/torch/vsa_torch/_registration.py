@@ -4,12 +4,8 @@ import math
 
 import torch
 
-from vsa_torch._errors import call
-from vsa_torch.tiling import num_tiles
-
-_FORWARD = ("video_sparse_attention", "coarse_select", "block_sparse_attention", "tile", "untile")
-_BACKWARD = ("video_sparse_attention_backward", "coarse_select_backward",
-             "block_sparse_attention_backward")
+from vsa_torch._library import BACKWARD
+from vsa_torch.tiling import count_tiles
 
 
 def _tile_dtype(query):
@@ -17,7 +13,7 @@ def _tile_dtype(query):
 
 
 def _tiles(grid, tile_shape, prefix, tile_len):
-    return len(tile_len) if tile_len else num_tiles(grid, tile_shape, prefix)
+    return len(tile_len) if tile_len else count_tiles(grid, tile_shape, prefix)
 
 
 def _lut(query, tiles, topk, prefix):
@@ -56,7 +52,7 @@ def _(dout, query, key, value, gate_coarse, gate_fine, gate_coarse_weight, gate_
 @torch.library.register_fake("vsa::coarse_select")
 def _(query, key, value, grid, tile_shape, topk, scale, prefix, coarse_rounding):
     batch, _, heads, head_dim = query.shape
-    tiles = num_tiles(grid, tile_shape, prefix)
+    tiles = count_tiles(grid, tile_shape, prefix)
     coarse_out = query.new_empty((batch, heads, tiles, head_dim), dtype=_tile_dtype(query))
     return coarse_out, *_lut(query, tiles, topk, prefix)
 
@@ -81,7 +77,7 @@ def _(dout, query, key, value, *_):
 
 @torch.library.register_fake("vsa::tile")
 def _(x, grid, tile_shape, prefix):
-    padded = num_tiles(grid, tile_shape, prefix) * math.prod(tile_shape)
+    padded = count_tiles(grid, tile_shape, prefix) * math.prod(tile_shape)
     return x.new_empty((x.shape[0], padded, *x.shape[2:]))
 
 
@@ -91,6 +87,9 @@ def _(tiled, grid, tile_shape, prefix):
 
 
 # --- autograd ------------------------------------------------------------------------------------
+#
+# Each operator has a setup, which keeps what backward needs, and a backward. Only some outputs are differentiable,
+# and nobody asks for gradients of the others, so none are made up for them: a gradient that is None is not there.
 
 
 def _attention_setup(ctx, inputs, output):
@@ -98,6 +97,7 @@ def _attention_setup(ctx, inputs, output):
     *weights, grid, tile_shape, _, scale, prefix, q_tile_len, kv_tile_len, _ = constants
     _, lse, fine_out, lut, lut_count = output
     ctx.mark_non_differentiable(lse, fine_out, lut, lut_count)
+    ctx.set_materialize_grads(False)
     ctx.saves = saves
     if saves:
         ctx.save_for_backward(query, key, value, gate_coarse, gate_fine, lse, fine_out, lut, lut_count)
@@ -105,13 +105,15 @@ def _attention_setup(ctx, inputs, output):
 
 
 def _attention_backward(ctx, dout, *_):
+    if dout is None:
+        return (None,) * 16
     if not ctx.saves:
         raise ValueError("[video_sparse_attention_backward] save_for_backward: expected True in the "
                          "forward call, got False")
     query, key, value, gate_coarse, gate_fine, *forward = ctx.saved_tensors
-    dq, dk, dv, dcoarse, dfine = call(
-        torch.ops.vsa.video_sparse_attention_backward, _last_axis_contiguous(dout), query, key, value, gate_coarse, gate_fine, *ctx.weights, *forward,
-        *ctx.constants)
+    dq, dk, dv, dcoarse, dfine = _call_backward(
+        torch.ops.vsa.video_sparse_attention_backward.default, _last_axis_contiguous(dout), query, key, value,
+        gate_coarse, gate_fine, *ctx.weights, *forward, *ctx.constants)
     return (dq, dk, dv, None if gate_coarse is None else dcoarse, None if gate_fine is None else dfine,
             *[None] * 11)
 
@@ -119,13 +121,16 @@ def _attention_backward(ctx, dout, *_):
 def _coarse_setup(ctx, inputs, output):
     query, key, value, grid, tile_shape, _, scale, prefix, _ = inputs
     ctx.mark_non_differentiable(output[1], output[2])
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(query, key, value)
     ctx.constants = grid, tile_shape, scale, prefix
 
 
 def _coarse_backward(ctx, dcoarse_out, *_):
-    grads = call(torch.ops.vsa.coarse_select_backward, _last_axis_contiguous(dcoarse_out), *ctx.saved_tensors,
-                 *ctx.constants)
+    if dcoarse_out is None:
+        return (None,) * 9
+    grads = _call_backward(torch.ops.vsa.coarse_select_backward.default, _last_axis_contiguous(dcoarse_out),
+                           *ctx.saved_tensors, *ctx.constants)
     return *grads, *[None] * 6
 
 
@@ -133,13 +138,16 @@ def _sparse_setup(ctx, inputs, output):
     query, key, value, lut, lut_count, *constants = inputs
     out, lse = output
     ctx.mark_non_differentiable(lse)
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(query, key, value, out, lse, lut, lut_count)
     ctx.constants = constants
 
 
 def _sparse_backward(ctx, dout, _):
-    grads = call(torch.ops.vsa.block_sparse_attention_backward, _last_axis_contiguous(dout), *ctx.saved_tensors,
-                 *ctx.constants)
+    if dout is None:
+        return (None,) * 11
+    grads = _call_backward(torch.ops.vsa.block_sparse_attention_backward.default, _last_axis_contiguous(dout),
+                           *ctx.saved_tensors, *ctx.constants)
     return *grads, *[None] * 8
 
 
@@ -148,20 +156,65 @@ def _tiling_setup(ctx, inputs, output):
 
 
 def _tile_backward(ctx, dtiled):
-    return call(torch.ops.vsa.untile, _last_axis_contiguous(dtiled), *ctx.constants), None, None, None
+    return torch.ops.vsa.untile.default(_last_axis_contiguous(dtiled), *ctx.constants), None, None, None
 
 
 def _untile_backward(ctx, dx):
-    return call(torch.ops.vsa.tile, _last_axis_contiguous(dx), *ctx.constants), None, None, None
+    return torch.ops.vsa.tile.default(_last_axis_contiguous(dx), *ctx.constants), None, None, None
 
 
-for _name, _backward, _setup in (
-        ("video_sparse_attention", _attention_backward, _attention_setup),
-        ("coarse_select", _coarse_backward, _coarse_setup),
-        ("block_sparse_attention", _sparse_backward, _sparse_setup),
-        ("tile", _tile_backward, _tiling_setup),
-        ("untile", _untile_backward, _tiling_setup)):
+_AUTOGRAD = {"video_sparse_attention": (_attention_setup, _attention_backward),
+             "coarse_select": (_coarse_setup, _coarse_backward),
+             "block_sparse_attention": (_sparse_setup, _sparse_backward),
+             "tile": (_tiling_setup, _tile_backward),
+             "untile": (_tiling_setup, _untile_backward)}
+
+for _name, (_setup, _backward) in _AUTOGRAD.items():
     torch.library.register_autograd(f"vsa::{_name}", _backward, setup_context=_setup)
+
+
+# --- the short way -------------------------------------------------------------------------------
+#
+# What register_autograd makes is a kernel in Python: a call goes from Python into the dispatcher, from there to Python
+# and back into the dispatcher, which takes 30 us without a gradient and 60 us with one. A call that nothing traces
+# takes the same steps without that detour.
+
+
+def _below_autograd(operator, arguments):
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator(*arguments)
+
+
+def _function(name, setup, backward):
+    """The operator and its gradient as a torch.autograd.Function."""
+    operator = getattr(torch.ops.vsa, name).default
+
+    def forward(ctx, *inputs):
+        output = _below_autograd(operator, inputs)
+        setup(ctx, inputs, output)
+        return output
+
+    return type(name, (torch.autograd.Function,),
+                {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+
+
+_FUNCTIONS = {name: _function(name, *how) for name, how in _AUTOGRAD.items()}
+
+
+def call(name, needs_grad, *arguments):
+    """The operator of that name. needs_grad: whether a gradient may be asked of its result."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return getattr(torch.ops.vsa, name).default(*arguments)
+    if needs_grad:
+        return _FUNCTIONS[name].apply(*arguments)
+    return _below_autograd(getattr(torch.ops.vsa, name).default, arguments)
+
+
+def _call_backward(operator, *arguments):
+    """The backward operator. With create_graph its result knows that it has no derivative."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return operator(*arguments)
+    return _below_autograd(operator, arguments)
 
 
 # --- what there is not ---------------------------------------------------------------------------
@@ -174,5 +227,5 @@ def _no_second_derivative(name):
     return backward
 
 
-for _name in _BACKWARD:
+for _name in BACKWARD:
     torch.library.register_autograd(f"vsa::{_name}", _no_second_derivative(_name))

@@ -7,8 +7,10 @@ import torch
 from torch.autograd import forward_ad
 
 from vsa_torch import _checks
-from vsa_torch._errors import call
-from vsa_torch.tiling import num_tiles, topk_from_sparsity
+from vsa_torch._registration import call
+from vsa_torch.tiling import count_tiles, kept_tiles
+
+_ROUNDINGS = ("none", "bfloat16")
 
 # The calls of libvsa that a gradient takes.
 _BACKWARD = {"video_sparse_attention": ("attention_backward",),
@@ -68,11 +70,12 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     tensors = _autocast(query, key, value, coarse_tensor, fine_tensor)
     gates = [(name, tensor) for name, tensor in zip(("gate_coarse", "gate_fine"), tensors[3:]) if tensor is not None]
     _checks.qkv(operation, *tensors[:3], q.sequence, kv.sequence, gates=gates)
-    topk = _topk(operation, topk, sparsity, num_tiles(grid, tile_shape) if grid is not None else len(kv.tile_len))
+    topk = _topk(operation, topk, sparsity,
+                 count_tiles(q.grid, tile_shape) if grid is not None else len(kv.tile_len))
     needs_grad = _needs_grad(operation, *tensors)
-    out, lse, *_ = call(torch.ops.vsa.video_sparse_attention, *tensors, coarse_weight, fine_weight, q.grid, tile_shape,
-                        topk, _scale(operation, scale), prefix, q.tile_len, kv.tile_len,
-                        _checks.choice(operation, "coarse_rounding", coarse_rounding, ("none", "bfloat16")), needs_grad)
+    out, lse, *_ = call(operation, needs_grad, *tensors, coarse_weight, fine_weight, q.grid, tile_shape, topk,
+                        _scale(operation, scale), prefix, q.tile_len, kv.tile_len,
+                        _checks.choice(operation, "coarse_rounding", coarse_rounding, _ROUNDINGS), needs_grad)
     return (out, lse) if return_lse else out
 
 
@@ -91,11 +94,10 @@ def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, s
     side = _side(operation, "q", grid, None, tile_shape, prefix)
     query, key, value = _autocast(query, key, value)
     _checks.qkv(operation, query, key, value, side.sequence, side.sequence)
-    _needs_grad(operation, query, key, value)
-    topk = _topk(operation, topk, sparsity, num_tiles(grid, tile_shape))
-    return call(torch.ops.vsa.coarse_select, query, key, value, side.grid, tile_shape, topk,
+    topk = _topk(operation, topk, sparsity, count_tiles(side.grid, tile_shape))
+    return call(operation, _needs_grad(operation, query, key, value), query, key, value, side.grid, tile_shape, topk,
                 _scale(operation, scale), prefix,
-                _checks.choice(operation, "coarse_rounding", coarse_rounding, ("none", "bfloat16")))
+                _checks.choice(operation, "coarse_rounding", coarse_rounding, _ROUNDINGS))
 
 
 def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 4, 4), grid=None,
@@ -122,10 +124,9 @@ def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 
         kv = _side(operation, "kv", kv_grid, kv_tile_len, tile_shape)
     query, key, value = _autocast(query, key, value)
     _checks.qkv(operation, query, key, value, q.sequence, kv.sequence)
-    _needs_grad(operation, query, key, value)
     _checks.table(operation, "lut", lut, query, 4)
     _checks.table(operation, "lut_count", lut_count, query, 3)
-    out, lse = call(torch.ops.vsa.block_sparse_attention, query, key, value, lut.contiguous(),
+    out, lse = call(operation, _needs_grad(operation, query, key, value), query, key, value, lut.contiguous(),
                     lut_count.contiguous(), tile_shape, q.grid, kv.grid, q.tile_len, kv.tile_len,
                     _scale(operation, scale))
     return (out, lse) if return_lse else out
@@ -148,13 +149,12 @@ def _reorder(operation, name, x, grid, tile_shape, prefix):
     side = _side(operation, "q", grid, None, tile_shape, prefix)
     length, said_by = side.sequence
     if operation == "untile":
-        length = num_tiles(grid, tile_shape, prefix) * math.prod(tile_shape)
+        length = count_tiles(side.grid, tile_shape, prefix) * math.prod(tile_shape)
     _checks.tensors(operation, **{name: x})
     _checks.tokens(operation, name, x)
     _checks.sequence(operation, name, x, length, said_by)
     _checks.strided(operation, name, x)
-    _needs_grad(operation, x)
-    return call(getattr(torch.ops.vsa, operation), x, side.grid, tile_shape, prefix)
+    return call(operation, _needs_grad(operation, x), x, side.grid, tile_shape, prefix)
 
 
 # --- arguments -----------------------------------------------------------------------------------
@@ -170,8 +170,10 @@ class _Side(NamedTuple):
 
 def _side(operation, name, grid, tile_len, tile_shape, prefix=()):
     if grid is not None or tile_len is None:
-        grid = _checks.extents(operation, "grid" if name == "q" else "kv_grid", grid)
-        return _Side(grid, [], (math.prod(grid) + sum(prefix), "grid with prefix" if prefix else "grid"))
+        f, h, w = grid = _checks.extents(operation, "grid" if name == "q" else "kv_grid", grid)
+        if prefix:
+            return _Side(grid, [], (f * h * w + sum(prefix), "grid with prefix"))
+        return _Side(grid, [], (f * h * w, "grid"))
     tile_tokens = math.prod(tile_shape)
     lengths = _checks.tile_lengths(operation, f"{name}_tile_len", tile_len, tile_tokens)
     return _Side((), lengths, (len(lengths) * tile_tokens, f"{name}_tile_len"))
@@ -187,17 +189,17 @@ def _either(operation, **pair):
 
 def _needs_grad(operation, *tensors):
     """Whether a gradient will be asked for; refused before anything runs where there is none."""
-    tensors = [tensor for tensor in tensors if tensor is not None]
     # Without this the tangents of forward-mode differentiation would be lost, and count as 0.
-    if not torch.compiler.is_compiling() and any(
-            forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+    if not torch.compiler.is_compiling() and forward_ad._current_level >= 0 and any(
+            tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
         raise NotImplementedError(f"[{operation}] expected no forward-mode differentiation (jvp), got a tensor with a "
                                   "tangent: there are gradients by backward alone")
-    needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    if needs and tensors[0].is_cuda and operation in _NO_GRADIENT_ON_CUDA:
+    if not torch.is_grad_enabled() or not any([tensor is not None and tensor.requires_grad for tensor in tensors]):
+        return False
+    if tensors[0].is_cuda and operation in _NO_GRADIENT_ON_CUDA:
         raise NotImplementedError(f"[{operation}] requires_grad: expected False on cuda, where this build has no "
                                   "backward, got True; use torch.no_grad()")
-    return needs
+    return True
 
 
 def _scale(operation, scale):
@@ -215,7 +217,7 @@ def _topk(operation, topk, sparsity, tiles):
     """The number of kept tiles of the video from whichever of topk and sparsity was given."""
     _either(operation, topk=topk, sparsity=sparsity)
     if topk is None:
-        return topk_from_sparsity(_checks.share(operation, "sparsity", sparsity), tiles)
+        return kept_tiles(_checks.share(operation, "sparsity", sparsity), tiles)
     return _checks.integer(operation, "topk", topk, 1, tiles, " (tiles of the video)")
 
 

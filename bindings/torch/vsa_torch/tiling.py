@@ -21,9 +21,7 @@ def tile_lengths(grid, tile_shape=(4, 4, 4), prefix=()):
 
 def num_tiles(grid, tile_shape=(4, 4, 4), prefix=()):
     """Tiles of the video and its prefix segments; edge tiles count however little they hold. Raises ValueError."""
-    grid, tile_shape, prefix = _layout("num_tiles", grid, tile_shape, prefix)
-    video = math.prod([-(-extent // edge) for extent, edge in zip(grid, tile_shape)])
-    return video + sum([-(-length // math.prod(tile_shape)) for length in prefix])
+    return count_tiles(*_layout("num_tiles", grid, tile_shape, prefix))
 
 
 def topk_from_sparsity(sparsity, num_kv_tiles):
@@ -31,12 +29,34 @@ def topk_from_sparsity(sparsity, num_kv_tiles):
 
     In double precision as FastVideo computes it, so a sparsity of 0.9 keeps 1 of 10 tiles but 63 of
     624. A sparsity <= 0 keeps all, >= 1 keeps one; the operators take none above 1.
-    Raises ValueError if sparsity is NaN or infinite, or num_kv_tiles < 1.
+    Raises ValueError if sparsity is NaN or infinite, or num_kv_tiles < 1; TypeError if sparsity is no number.
     """
     operation = "topk_from_sparsity"
     sparsity = _checks.number(operation, "sparsity", sparsity)
     num_kv_tiles = _checks.integer(operation, "num_kv_tiles", num_kv_tiles, 1, _checks.MAX_TOKENS)
-    return max(1, min(math.ceil((1 - sparsity) * num_kv_tiles), num_kv_tiles))
+    return kept_tiles(sparsity, num_kv_tiles)
+
+
+# --- of arguments that were checked ----------------------------------------------------------------
+
+
+def count_tiles(grid, tile_shape, prefix=()):
+    """As num_tiles."""
+    (f, h, w), (tile_f, tile_h, tile_w) = grid, tile_shape
+    video = -(-f // tile_f) * -(-h // tile_h) * -(-w // tile_w)
+    if not prefix:
+        return video
+    tokens = tile_f * tile_h * tile_w
+    return video + sum([-(-length // tokens) for length in prefix])
+
+
+def kept_tiles(sparsity, num_kv_tiles):
+    """As topk_from_sparsity, also of a float or an int that torch.compile knows as a symbol.
+
+    The inner max leaves every result as it is. Without it, sympy turns (1 - s) * n into n - n * s, which rounds
+    otherwise: a sparsity of 0.7 would then keep 3 of 10 tiles in a compiled function and 4 outside it.
+    """
+    return max(1, min(math.ceil(max(1 - sparsity, 0.0) * num_kv_tiles), num_kv_tiles))
 
 
 def _layout(operation, grid, tile_shape, prefix):

@@ -62,6 +62,23 @@ TEST(ValidateCalls, AWorkspaceQueryAnswersAndRunsNothing) {
   });
 }
 
+/// A backend without workspace asks nobody for it.
+TEST(ValidateCalls, P17_AWorkspaceSourceIsNotAskedOnTheHost) {
+  for_each_entrance([]<class Setup>(std::string_view operation) {
+    Setup setup;
+    int times = 0;
+    setup.context.workspace_source = {.take =
+                                          [](void* user, int64_t) {
+                                            ++*static_cast<int*>(user);
+                                            return Workspace{};
+                                          },
+                                      .user = &times};
+    const Status status = setup.run();
+    EXPECT_TRUE(status.ok()) << operation << ": " << status.message();
+    EXPECT_EQ(times, 0) << operation;
+  });
+}
+
 TEST(ValidateCalls, Plans) {
   for_each_entrance([]<class Setup>(std::string_view operation) {
     const auto spoil = [&]<class Plan>(const std::string& name, Plan get) {
