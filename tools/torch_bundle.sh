@@ -1,7 +1,7 @@
 #!/bin/sh
 # Gathers what a machine with a GPU and PyTorch needs to run tests/torch and training/dit without building: the package
 # vsa_torch, the shared libraries it was linked with, the tests, and tools/torch_run.sh, into <build>/bundle.
-# The build is one of the preset torch with -DVSA_CUDA=ON.
+# The build is one of the preset torch with -DVSA_CUDA=ON. Wheels of FastVideo come along where VSA_FASTVIDEO_WHEELS names them.
 # usage: tools/torch_bundle.sh [build directory]
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,6 +20,8 @@ cp README.md "$bundle/"
 cp tools/bench_gpu.sh "$bundle/tools/"
 cp -r training "$bundle/"
 cp -r models/wan-toy/tokenizer "$bundle/models/wan-toy/"
+mkdir "$bundle/fastvideo"
+[ -z "${VSA_FASTVIDEO_WHEELS:-}" ] || cp "$VSA_FASTVIDEO_WHEELS"/fastvideo-*.whl "$bundle/fastvideo/"
 git describe --always --dirty > "$bundle/COMMIT"
 # All but the C and C++ libraries, which the machine's PyTorch needs as new as they are there.
 ldd "$bundle/libvsa.so" | awk '/=> \// { print $3 }' | grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc..|libgcc_s)\.so' |

@@ -1,5 +1,6 @@
 """The implementation that install() puts into FastVideo against FastVideo's own layer, from its wheels, in float64."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -101,6 +102,23 @@ def test_several_ranks_of_sequence_parallelism(fastvideo, make, close):
     close(out, want)
     for grad, expected in zip(torch.autograd.grad(out, tensors, dout), want_grads):
         close(grad, expected, roundings=16)
+
+
+@every_version
+def test_the_ranks_of_these_tests_exchange_as_fastvideos_do(fastvideo, make, monkeypatch):
+    """Its own all-to-all, over processes that are threads."""
+    communicator = importlib.import_module("fastvideo.distributed.device_communicators.base_device_communicator")
+    group, x, y = Ranks(2), make(2, 12, 4, 8), make(2, 24, 2, 8)
+    monkeypatch.setattr(communicator.dist, "all_to_all_single", lambda output, sent, group: output.copy_(
+        group.all_to_all_4D(sent, 0, 0)))
+    for tensor, axes in ((x, (2, 1)), (y, (1, 2))):
+        def both(rank, tensor=tensor, axes=axes):
+            mine = tensor + rank
+            return (group.all_to_all_4D(mine, *axes),
+                    communicator.DistributedAutograd.AllToAll4D.apply(group, mine, 2, *axes))
+
+        for ours, real in group.run(both):
+            assert torch.equal(ours, real)
 
 
 @every_version

@@ -126,13 +126,14 @@ def test_replicated_tokens_are_refused_as_by_fastvideo(fastvideo, make):
         fastvideo_wheel.attention(fastvideo, 2, 16)(q, q, q, 210, q, q, q, gate_compress=q)
 
 
-def test_attention_is_kept_out_of_graphs_where_the_user_says_so(fastvideo, monkeypatch):
+@every_version
+@pytest.mark.parametrize("value, kept_out", [(None, False), ("0", False), ("off", False), ("1", True), ("true", True)])
+def test_attention_is_kept_out_of_graphs_where_the_user_says_so(fastvideo, monkeypatch, value, kept_out):
+    monkeypatch.delenv("FASTVIDEO_DISABLE_ATTENTION_COMPILE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("FASTVIDEO_DISABLE_ATTENTION_COMPILE", value)
     compat.install()
-    assert not getattr(methods(fastvideo)[-1], "_torchdynamo_disable", False)
-    compat.uninstall()
-    monkeypatch.setenv("FASTVIDEO_DISABLE_ATTENTION_COMPILE", "1")
-    compat.install()
-    assert methods(fastvideo)[-1]._torchdynamo_disable
+    assert getattr(methods(fastvideo)[-1], "_torchdynamo_disable", False) == kept_out
 
 
 # --- what is refused -----------------------------------------------------------------------------

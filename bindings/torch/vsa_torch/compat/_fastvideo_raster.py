@@ -3,6 +3,7 @@
 import functools
 import inspect
 import math
+import os
 
 import torch
 
@@ -53,8 +54,9 @@ def replacements(backend, layer):
                 and all(tensor is None for tensor in replicated))
 
     layer_forward = _layer_forward(layer, vars(distributed)["forward"], takes)
-    # FASTVIDEO_DISABLE_ATTENTION_COMPILE=1 is the user's wish to keep attention out of compiled graphs.
-    if getattr(layer, "_attention_compile_explicitly_disabled", bool)():
+    # FastVideo's own switch (from 0.2.1 on, served for all) to keep attention out of compiled graphs. There it is on
+    # unless it is set to no: its kernels break graphs.
+    if os.environ.get("FASTVIDEO_DISABLE_ATTENTION_COMPILE", "0").strip().lower() not in ("0", "false", "no", "off", ""):
         layer_forward = torch.compiler.disable(layer_forward)
     return {(impl, "preprocess_qkv"): preprocess_qkv, (impl, "forward"): forward,
             (impl, "postprocess_output"): postprocess_output, (distributed, "forward"): layer_forward}
