@@ -48,7 +48,7 @@ def test_self_attention_is_the_operator_between_the_projections(model, close):
     handle = attn.register_forward_hook(lambda m, args, out: seen.update(args=args, out=out))
     run(model)
     handle.remove()
-    x, _, _, (cos, sin) = seen["args"]
+    x, _, _, (cos, sin, _) = seen["args"]
     q, k = attn.norm_q(attn.to_q(x)), attn.norm_k(attn.to_k(x))
     q, k, v, gate = (t.unflatten(2, (2, 16)) for t in (q, k, attn.to_v(x), attn.to_gate_compress(x)))
     # Rotary embedding as a product of complex numbers.

@@ -32,3 +32,24 @@ def gate_weights(prefix=""):
     generator = torch.Generator().manual_seed(5)
     return {f"blocks.{n}.{prefix}to_gate_compress.{part}": torch.randn(*shape, generator=generator) / 8
             for n in range(LAYERS) for part, shape in (("weight", (32, 32)), ("bias", (32,)))}
+
+
+def pipeline(model, model_2=None, kind="WanPipeline", scheduler=None, **config):
+    """A pipeline of diffusers around tiny transformers, without a text encoder and a VAE."""
+    import diffusers
+
+    scheduler = scheduler or diffusers.UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True,
+                                                               num_train_timesteps=1000, flow_shift=3.0)
+    pipe = getattr(diffusers, kind)(tokenizer=None, text_encoder=None, vae=None, scheduler=scheduler,
+                                    transformer=model, transformer_2=model_2, **config)
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def generate(pipe, steps=4, guidance=5.0, **options):
+    """Latents of the tiny video; twice as many calls of the transformer as steps, unless guidance is 1."""
+    embeds = torch.randn(1, 8, 24, generator=torch.Generator().manual_seed(4))
+    frames, rows, columns = GRID
+    return pipe(prompt_embeds=embeds, negative_prompt_embeds=-embeds, num_inference_steps=steps,
+                guidance_scale=guidance, num_frames=4 * (frames - 1) + 1, height=16 * rows, width=16 * columns,
+                output_type="latent", generator=torch.Generator().manual_seed(8), **options).frames

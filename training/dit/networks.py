@@ -50,7 +50,7 @@ class Networks(nn.Module):
             gates = {f"blocks.{layer}.to_gate_compress.{part}": torch.zeros(shape) for layer in range(size.layers)
                      for part, shape in (("weight", (width, width)), ("bias", (width,)))}
             enable_vsa(self.transformer, gates=gates, tile_shape=settings.tile_shape,
-                       schedule=lambda step: self.sparsity)
+                       schedule=lambda: self.sparsity)
 
     def compile_blocks(self, num_levels: int) -> None:
         """All blocks share a graph for every level of sparsity, with gradients and without."""

@@ -1,5 +1,6 @@
 """Video Sparse Attention in the Wan models of diffusers, switched on by one call.
 
+    import vsa_torch.diffusers  # before the model is loaded
     pipe = WanPipeline.from_pretrained(...)
     report = vsa_torch.diffusers.enable_vsa(pipe, sparsity=0.9, dense_steps=10)
     video = pipe(prompt).frames
@@ -8,57 +9,68 @@
 Self-attention alone changes; attention to text and images stays as it is.
 """
 
-import torch
-from diffusers import WanTransformer3DModel
-
 from vsa_torch import _checks
-from vsa_torch.diffusers import _gates
+from vsa_torch.diffusers import _call, _gates, _model, _origin
+from vsa_torch.diffusers._plan import plan as _plan
+from vsa_torch.diffusers._processor import VsaWanProcessor
 from vsa_torch.diffusers._report import VsaReport
-from vsa_torch.diffusers._wan import VsaWanProcessor, Plan
+from vsa_torch.diffusers._steps import Steps
 
-__all__ = ["VsaReport", "disable_vsa", "enable_vsa"]
+__all__ = ["VsaReport", "disable_vsa", "enable_vsa", "vsa_step"]
+
+_origin.remember()
 
 
 def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_steps=0, dense_layers=(),
                schedule=None, gates="auto"):
     """Makes the self-attention of a Wan transformer, or of all transformers of a pipeline, sparse.
 
+    model           a WanTransformer3DModel, also inside torch.compile, DistributedDataParallel, FSDP or
+                    peft, or a pipeline with one or two
     sparsity, topk  what is left out, at most 1, or how many key tiles are kept: all, where a video has no more
                     (give one of them, or schedule)
     tile_shape      edges of a tile in tokens (frames, rows, columns)
-    dense_steps     the first steps of every run keep all tiles. A step is a new, lower timestep; a
-                    higher one begins a new run
+    dense_steps     the first steps of every run keep all tiles
     dense_layers    these layers keep all tiles in every step
-    schedule        sparsity by step: a sequence, whose last value holds on, or a function of the step
-    gates           the weights to_gate_compress of a checkpoint that was trained with VSA: "auto" (from
-                    the local folder or the download that the transformer came from, if it has them; main's, in
-                    the default cache), a folder or file of
-                    safetensors, a state dict, or None: without, even if the checkpoint has some. Names
-                    are FastVideo's (blocks.N.to_gate_compress) or diffusers'
-                    (blocks.N.attn1.to_gate_compress); all layers have one, or none
+    schedule        sparsity by step: a sequence, whose last value holds on, or a function of the step; a
+                    function without arguments gives the sparsity of the time, whatever step it is
+    gates           the weights to_gate_compress of a checkpoint that was trained with VSA: "auto" (those that
+                    the model has; else from the files that diffusers loaded it from, if they have some),
+                    a folder, a file or an index of shards, a state dict, or None: without, even if there are some. Names are
+                    FastVideo's (blocks.N.to_gate_compress), diffusers' (blocks.N.attn1.to_gate_compress)
+                    or Wan's (blocks.N.self_attn.to_gate_compress); all layers have one, or none
 
     With gates out = fine + gate * coarse, in dense layers and steps, too: that is the function the
     model was trained for. Without gates the coarse branch only selects, and dense layers and steps run
     the model's own attention.
 
+    Gates are modules of the model, blocks.N.attn1.to_gate_compress, and stay the same modules in every later
+    call, in copies and in what is saved. New ones get the dtype in which the model computes, and are frozen
+    where the model is. Gates given for a model that has some are written into its parameters in place.
+
+    Which step a call is of comes from vsa_step, from the pipeline, from a timestep that is a view of
+    `scheduler.timesteps`, or from falling timesteps, where a higher one begins a new run. Only the last, where
+    what is computed depends on the step, reads a timestep from a GPU.
+
     Returns a VsaReport that fills while the model runs. Calling it again replaces the settings. A deep copy of
     the model counts steps of its own, into a report of its own.
     Raises ValueError and TypeError (the message names the argument), NotImplementedError for other models.
     """
-    transformers = _transformers(model)
-    plan = _plan(tile_shape, topk, _schedule(sparsity, topk, schedule), dense_steps, dense_layers,
-                 min(len(t.blocks) for t in transformers))
+    found = _model.transformers(model)
+    settings = _plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers,
+                     min(len(transformer.blocks) for transformer, _ in found))
     # Everything is read and checked before any model is changed.
-    found = [_gates.find(gates, t, plan.tile_shape) for t in transformers]
-    report = VsaReport(num_gates=sum(len(gates.layers) for gates in found))
-    processors = [[VsaWanProcessor(_dense(block), layer, plan, report) for layer, block in enumerate(t.blocks)]
-                  for t in transformers]
-    for transformer, gates, new in zip(transformers, found, processors):
+    changes = [_gates.change(gates, transformer, wrappers, settings.tile_shape) for transformer, wrappers in found]
+    report = VsaReport(num_gates=sum(change.num_gates for change in changes))
+    state = _call.State(settings, report, Steps())
+    processors = [[VsaWanProcessor(_dense(block), layer, settings, report)
+                   for layer, block in enumerate(transformer.blocks)] for transformer, _ in found]
+    for (transformer, _), change, new in zip(found, changes, processors):
         _remove(transformer)
-        _gates.attach(transformer, gates)
+        change.apply(transformer, settings.tile_shape)
         for block, processor in zip(transformer.blocks, new):
             block.attn1.set_processor(processor)
-        transformer._vsa_hook = transformer.register_forward_pre_hook(_begin_call, with_kwargs=True)
+        _call.install(transformer, state)
     return report
 
 
@@ -68,77 +80,35 @@ def disable_vsa(model, *, drop_gates=False):
     A model with gates computes another function without them, so that needs drop_gates=True; to run
     it densely with its gates, enable_vsa(model, sparsity=0).
     """
-    transformers = _transformers(model)
-    if not drop_gates and any(_gates.attached(t).layers for t in transformers):
+    found = [transformer for transformer, _ in _model.transformers(model)]
+    if not drop_gates and any(_gates.attached(block.attn1) is not None for t in found for block in t.blocks):
         raise ValueError("[disable_vsa] drop_gates: expected True for a model trained with to_gate_compress, "
                          "got False; enable_vsa(model, sparsity=0) is dense and keeps the gates")
-    for transformer in transformers:
+    for transformer in found:
         _remove(transformer)
-        _gates.attach(transformer, _gates.NONE)
+        _gates.Change("remove").apply(transformer, None)
 
 
-def _transformers(model):
-    """The Wan transformers of a model or a pipeline; Wan 2.2 has two."""
-    parts = [model] if isinstance(model, torch.nn.Module) else [
-        getattr(model, name, None) for name in ("transformer", "transformer_2")]
-    parts = [part for part in parts if part is not None]
-    for part in parts:
-        if not isinstance(part, WanTransformer3DModel):
-            raise NotImplementedError(f"[enable_vsa] model: expected a WanTransformer3DModel or a pipeline "
-                                      f"with one, got {type(part).__name__}")
-    if not parts:
-        raise NotImplementedError(f"[enable_vsa] model: expected a WanTransformer3DModel or a pipeline with "
-                                  f"one, got {type(model).__name__}")
-    return parts
+def vsa_step(model, step):
+    """Says which step the calls of a model are of, in a loop of one's own:
 
+        for i, t in enumerate(timesteps):
+            with vsa_step(model, i):  # around all calls of the step: both halves of guidance
+                noise = model(latents, t.expand(2), prompts)
 
-def _schedule(sparsity, topk, schedule):
-    """Sparsity by step, a tuple whose last value holds on, or a function; None where topk is given."""
-    given = [name for name, value in (("sparsity", sparsity), ("topk", topk), ("schedule", schedule))
-             if value is not None]
-    if len(given) != 1:
-        raise ValueError(f"[enable_vsa] sparsity: expected one of sparsity, topk and schedule, got "
-                         f"{' and '.join(given) or 'none'}")
-    if topk is not None or callable(schedule):
-        return schedule
-    if sparsity is not None:
-        return (_checks.share("enable_vsa", "sparsity", sparsity),)
-    if isinstance(schedule, str) or not hasattr(schedule, "__iter__"):
-        raise TypeError(f"[enable_vsa] schedule: expected sparsities or a function, got {schedule!r}")
-    steps = tuple([_checks.share("enable_vsa", "schedule", value) for value in schedule])
-    if not steps:
-        raise ValueError("[enable_vsa] schedule: expected at least one sparsity, got none")
-    return steps
-
-
-def _plan(tile_shape, topk, schedule, dense_steps, dense_layers, num_layers):
-    def integer(name, value, least, most, of=""):
-        return _checks.integer("enable_vsa", name, value, least, most, of)
-
-    if not hasattr(dense_layers, "__iter__"):
-        raise TypeError(f"[enable_vsa] dense_layers: expected a sequence of layers, got {dense_layers!r}")
-    layers = [integer("dense_layers", layer, 0, num_layers - 1, " (layers)") for layer in dense_layers]
-    return Plan(tile_shape=_checks.tile_shape("enable_vsa", tile_shape), schedule=schedule,
-                topk=None if topk is None else integer("topk", topk, 1, _checks.MAX_TOKENS),
-                dense_steps=integer("dense_steps", dense_steps, 0, _checks.MAX_TOKENS),
-                dense_layers=frozenset(layers))
-
-
-def _begin_call(transformer, args, kwargs):
-    """A hook that prepares the processors for the call that begins. What it needs it finds in the transformer, so
-    that a copy of the transformer has it, too."""
-    for layer, block in enumerate(transformer.blocks):
-        if not isinstance(block.attn1.processor, VsaWanProcessor):
-            raise ValueError(f"[enable_vsa] model: expected its own processor in layer {layer}, got "
-                             f"{type(block.attn1.processor).__name__}; call enable_vsa or disable_vsa again")
-    processors = [block.attn1.processor for block in transformer.blocks]
-    names = ("hidden_states", "timestep")
-    hidden_states, timestep = (kwargs[name] if name in kwargs else args[i] for i, name in enumerate(names))
-    grid = tuple(e // p for e, p in zip(hidden_states.shape[2:], transformer.config.patch_size))
-    if processors[0].plan.observe(float(timestep.max())):
-        processors[0].report.clear()
-    for processor in processors:
-        processor.begin(grid)
+    model  what enable_vsa was given; step >= 0, counted within the run. Step 0 begins a new run. It holds for
+    calls in the same thread, before what a pipeline says.
+    Raises ValueError.
+    """
+    step = _checks.integer("vsa_step", "step", step, 0, _checks.MAX_TOKENS)
+    states = []
+    for transformer, _ in _model.transformers(model):
+        state = transformer.__dict__.get("_vsa")
+        if state is None:
+            raise ValueError("[vsa_step] model: expected one after enable_vsa, got one without VSA")
+        if not any(state is other for other in states):
+            states.append(state)
+    return _call.said_by_user(states, step)
 
 
 def _dense(block):
@@ -150,6 +120,4 @@ def _dense(block):
 def _remove(transformer):
     for block in transformer.blocks:
         block.attn1.set_processor(_dense(block))
-    hook = transformer.__dict__.pop("_vsa_hook", None)
-    if hook is not None:
-        hook.remove()
+    _call.remove(transformer)

@@ -1,139 +1,100 @@
-"""The weights to_gate_compress of checkpoints that were trained with VSA."""
+"""The gates of a model, to_gate_compress in every self-attention. Once attached, they are the model's own modules:
+their weights are not read again, and they stay the same modules whatever wraps, moves, packs or trains them."""
 
-import re
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
-# FastVideo writes the first form, diffusers' naming is the second, Wan's own the third.
-_NAME = re.compile(r"blocks\.(\d+)\.(?:attn1\.|self_attn\.)?to_gate_compress\.(weight|bias)")
+from vsa_torch.diffusers import _checkpoints, _origin, _placement
+from vsa_torch.diffusers._checkpoints import TILE_KEY, Gates
+
+_NAME = "to_gate_compress"
 
 
 @dataclass(frozen=True)
-class Gates:
-    layers: dict  # {layer: {"weight": [inner, inner], "bias": [inner]}}, {} for none; a bias in all layers or in none
-    tile_shape: tuple | None = None  # with which they were trained, where their file says it
+class Change:
+    """What enable_vsa does to the gates of a transformer, checked so that `apply` does not fail."""
+
+    kind: str  # "keep", "remove", "write" into those attached, or "attach"
+    gates: Gates = field(default_factory=Gates)
+    num_gates: int = 0
+    trained_tile: tuple | None = None  # with which the gates were trained, where that is known
+
+    def apply(self, transformer, tile_shape):
+        """`tile_shape` is the one in use, which the config keeps with the gates when the model is saved."""
+        for layer, block in enumerate(transformer.blocks):
+            attention = block.attn1
+            if self.kind == "remove" and attached(attention) is not None:
+                delattr(attention, _NAME)
+            elif self.kind == "attach":
+                _placement.attach(_NAME, transformer, block, self.gates.layers[layer])
+            elif self.kind == "write":
+                with torch.no_grad():
+                    for part, tensor in self.gates.layers[layer].items():
+                        getattr(attached(attention), part).copy_(tensor)
+        if self.num_gates or transformer.config.get(TILE_KEY):
+            tile = ",".join(map(str, self.trained_tile or tile_shape)) if self.num_gates else None
+            transformer.register_to_config(**{TILE_KEY: tile})
+        transformer._vsa_trained_tile = self.trained_tile
 
 
-NONE = Gates({})
+def attached(attention):
+    """The gate of a self-attention, None without."""
+    return getattr(attention, _NAME, None)
 
 
-def find(source, transformer, tile_shape):
-    """The Gates in what enable_vsa was given as gates, checked: all layers or none, each of the attention's width, and
-    trained with that tile_shape."""
+def change(source, transformer, wrappers, tile_shape):
+    """The Change that enable_vsa's argument gates asks for. Raises ValueError and TypeError, and changes nothing."""
+    present = [layer for layer, block in enumerate(transformer.blocks) if attached(block.attn1) is not None]
+    if present and len(present) != len(transformer.blocks):
+        raise ValueError(f"[enable_vsa] model: expected to_gate_compress in {len(transformer.blocks)} layers or in "
+                         f"none, got {len(present)}")
     if source is None:
-        return NONE
-    if isinstance(source, str) and source == "auto":
-        present = attached(transformer)
-        found = present if present.layers else _from_origin(transformer)
+        return Change("remove")
+    automatic = isinstance(source, str) and source == "auto"
+    if automatic and present:
+        trained = transformer.__dict__.get("_vsa_trained_tile")
+        _check_tile(trained, tile_shape)
+        return Change("keep", num_gates=len(present), trained_tile=trained)
+    if automatic:
+        gates = _origin.gates_of(transformer)
+        if not gates.layers:
+            return Change("remove")
     else:
-        found = _from_path(Path(source)) if isinstance(source, (str, Path)) else _from_tensors(source)
-        if not found.layers:
-            raise ValueError("[enable_vsa] gates: expected tensors blocks.N.to_gate_compress.weight, got none")
-    if found.tile_shape not in (None, tile_shape):
-        trained, got = (",".join(map(str, shape)) for shape in (found.tile_shape, tile_shape))
-        raise ValueError(f"[enable_vsa] tile_shape: expected {trained}, with which the gates were trained, got {got}")
-    _check(found.layers, transformer)
-    return found
+        gates = _given(source)
+    _check_tile(gates.tile_shape, tile_shape)
+    _check_layers(gates.layers, transformer)
+    if present:
+        for layer, block in enumerate(transformer.blocks):
+            _placement.check_writable(transformer, layer, attached(block.attn1), gates.layers[layer])
+    else:
+        _placement.check_attachable(transformer, wrappers)
+    return Change("write" if present else "attach", gates, len(transformer.blocks), gates.tile_shape)
 
 
-def attached(transformer):
-    """The gates that the transformer has."""
-    gates = {layer: block.attn1.to_gate_compress for layer, block in enumerate(transformer.blocks)
-             if hasattr(block.attn1, "to_gate_compress")}
-    shapes = {getattr(gate, "trained_tile_shape", None) for gate in gates.values()}
-    return Gates({layer: dict(gate.state_dict()) for layer, gate in gates.items()}, shapes.pop() if shapes else None)
+def _given(source):
+    if not isinstance(source, (str, Path)):
+        gates = _checkpoints.from_tensors(source)
+    elif Path(source).is_dir():
+        gates = _checkpoints.from_folder(source)
+    else:
+        gates = _checkpoints.from_files([source])
+    if not gates.layers:
+        raise ValueError("[enable_vsa] gates: expected tensors blocks.N.to_gate_compress.weight, got none")
+    return gates
 
 
-def attach(transformer, gates):
-    """Gives every layer its gate, in the dtype and on the device of its other weights; NONE removes them."""
-    for layer, block in enumerate(transformer.blocks):
-        if hasattr(block.attn1, "to_gate_compress"):
-            del block.attn1.to_gate_compress
-        if layer in gates.layers:
-            weights = gates.layers[layer]
-            like = block.attn1.to_q.weight if not block.attn1.fused_projections else block.attn1.to_qkv.weight
-            rows, columns = weights["weight"].shape
-            gate = torch.nn.Linear(columns, rows, bias="bias" in weights, device="meta")
-            gate.load_state_dict({name: tensor.to(device=like.device, dtype=like.dtype)
-                                  for name, tensor in weights.items()}, assign=True)
-            gate.trained_tile_shape = gates.tile_shape
-            block.attn1.to_gate_compress = gate
+def _check_tile(trained, tile_shape):
+    if trained not in (None, tile_shape):
+        trained, got = (",".join(map(str, shape)) for shape in (trained, tile_shape))
+        raise ValueError(f"[enable_vsa] tile_shape: expected {trained}, with which the gates were trained or saved, got "
+                         f"{got}; pass them as a state dict to use them with another tile")
 
 
-def _from_origin(transformer):
-    """From the files that from_pretrained read; diffusers drops tensors that its model does not know."""
-    origin = transformer.config.get("_name_or_path") or ""
-    if not origin:
-        return NONE
-    folders = [Path(origin)] if Path(origin).is_dir() else _from_hub_cache(origin)
-    if not folders:
-        warnings.warn(f"[enable_vsa] gates: {origin} is neither a local folder nor in the cache of downloads, so it "
-                      "was not searched for to_gate_compress; pass gates= if the checkpoint was trained with VSA",
-                      stacklevel=4)
-    found = {folder: gates for folder in folders if (gates := _from_path(folder)).layers}
-    if len(found) > 1:
-        names = " and ".join(folder.name for folder in found)
-        raise ValueError(f"[enable_vsa] gates: expected to_gate_compress in one folder of {origin}, got {names}; pass "
-                         "gates= with the folder of this transformer")
-    return next(iter(found.values()), NONE)
-
-
-def _from_hub_cache(repository):
-    """The folders with safetensors that were downloaded of a repository; nothing is downloaded here."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        snapshot = Path(snapshot_download(repository, local_files_only=True))
-    except (HFValidationError, LocalEntryNotFoundError):
-        return []
-    return sorted({file.parent for file in snapshot.glob("**/*.safetensors")})
-
-
-def _from_path(path):
-    from safetensors import SafetensorError, safe_open
-
-    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
-    tensors, tile_shape = {}, None
-    for file in files:
-        try:
-            with safe_open(str(file), framework="pt") as opened:
-                names = [name for name in opened.keys() if _NAME.fullmatch(name)]
-                trained = (opened.metadata() or {}).get("vsa.tile")
-                tensors |= {name: opened.get_tensor(name) for name in names}
-        except SafetensorError as error:
-            raise ValueError(f"[enable_vsa] gates: expected a safetensors file, got {file}: {error}") from None
-        if names and trained:
-            tile_shape = tuple(map(int, trained.split(",")))
-    return _from_tensors(tensors, tile_shape)
-
-
-def _from_tensors(tensors, tile_shape=None):
-    """The gates among a state dict's tensors."""
-    if not isinstance(tensors, Mapping):
-        raise TypeError("[enable_vsa] gates: expected auto, a path, a state dict or None, got "
-                        f"{type(tensors).__name__}")
-    layers = {}
-    for name, tensor in tensors.items():
-        match = _NAME.fullmatch(name)
-        if match:
-            layer, part = int(match[1]), match[2]
-            if part in layers.setdefault(layer, {}):
-                raise ValueError(f"[enable_vsa] gates: expected one {part} of to_gate_compress in layer "
-                                 f"{layer}, got two")
-            layers[layer][part] = tensor
-    return Gates(layers, tile_shape)
-
-
-def _check(layers, transformer):
-    """All layers have a gate or none, each of the attention's width."""
+def _check_layers(layers, transformer):
+    """All layers have a gate, each of the attention's width."""
     num_layers = len(transformer.blocks)
-    if not layers:
-        return
     complete = [layer for layer, parts in layers.items() if "weight" in parts and layer < num_layers]
     if len(complete) != num_layers or len(layers) != num_layers:
         raise ValueError(f"[enable_vsa] gates: expected to_gate_compress in {num_layers} layers or in none, got "

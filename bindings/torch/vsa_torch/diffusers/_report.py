@@ -1,9 +1,15 @@
 """What ran in a model with VSA: the route, the kept share and the time of every layer and step."""
 
+import itertools
+import threading
 import time
 from dataclasses import dataclass, field
 
 import torch
+
+from vsa_torch.diffusers._steps import Falling, Place
+
+_LOCK = threading.Lock()
 
 
 class Stopwatch:
@@ -53,28 +59,77 @@ class Row:
 
 
 @dataclass
+class _Call:
+    """One call of a transformer: what its layers did, by layer."""
+
+    place: Place
+    thread: int
+    layers: dict = field(default_factory=dict)
+
+
 class VsaReport:
-    """The rows of the last run, and how many gates were loaded."""
+    """What ran in the run of a model that began last, and how many gates the model has.
 
-    num_gates: int = 0
-    rows: list = field(default_factory=list)
+    num_gates  gates of all its layers
+    rows       a Row for every attention of the run, in the order of the calls. Of a run of more than 1024 calls
+               of the transformer, of the last 1024. Layers that run inside torch.compile leave none
+    kept       mean kept share of all rows; 1 without any
 
-    def add(self, **row):
-        self.rows.append(Row(**row))
+    Reading rows, and printing the report, waits for a GPU.
+    """
 
-    def clear(self):
-        self.rows.clear()
+    _MAX_CALLS = 1024
+
+    def __init__(self, num_gates=0):
+        self.num_gates = num_gates
+        self._calls = {}  # by number
+        self._num_calls = 0
+        self._run = None
+
+    def begin(self, place):
+        """A call of a transformer begins; returns its number."""
+        with _LOCK:
+            self._num_calls += 1
+            if place.run is not None and place.run != self._run:
+                if self._run is not None and place.run < self._run:  # a run beside the last one
+                    return self._num_calls
+                self._calls, self._run = {}, place.run
+            while len(self._calls) >= self._MAX_CALLS:
+                del self._calls[next(iter(self._calls))]
+            self._calls[self._num_calls] = _Call(place, threading.get_ident())
+            return self._num_calls
+
+    def add(self, call, layer, route, kept, time):
+        """What a layer did in a call. When gradient checkpointing computes the layer again, the first time counts."""
+        found = self._calls.get(call)
+        if found is not None:
+            found.layers.setdefault(layer, (route, kept, time))
+
+    @property
+    def rows(self):
+        with _LOCK:
+            calls = list(self._calls.values())
+        placed, falling, runs = [], {}, itertools.count(1)
+        for call in calls:
+            run, step = call.place.run, call.place.step
+            if call.place.timestep is not None:
+                counter = falling.setdefault(call.thread, Falling())
+                run, step = counter.observe(float(call.place.timestep), lambda: ("read", next(runs)))
+            placed.append((run, step, call))
+        last = placed[-1][0] if placed else None
+        return [Row(step, layer, route, kept, time) for run, step, call in placed if run == last
+                for layer, (route, kept, time) in list(call.layers.items())]
 
     @property
     def kept(self):
-        """Mean kept share of all rows; 1 without any."""
-        return sum(row.kept for row in self.rows) / len(self.rows) if self.rows else 1.0
+        rows = self.rows
+        return sum(row.kept for row in rows) / len(rows) if rows else 1.0
 
     def __str__(self):
-        lines = [f"VSA: {len(self.rows)} attentions, {self.kept:.1%} of the tile pairs kept, "
-                 f"{self.num_gates} gates"]
-        for step in sorted({row.step for row in self.rows}):
-            rows = [row for row in self.rows if row.step == step]
+        all_rows = self.rows
+        lines = [f"VSA: {len(all_rows)} attentions, {self.kept:.1%} of the tile pairs kept, {self.num_gates} gates"]
+        for step in sorted({row.step for row in all_rows}):
+            rows = [row for row in all_rows if row.step == step]
             dense = sorted({row.layer for row in rows if row.route == "dense"})
             times = [row.seconds for row in rows if row.seconds is not None]
             time = f", {sum(times):.3f} s" if times else ""

@@ -1,0 +1,84 @@
+"""The settings that enable_vsa was given, and how many tiles they keep."""
+
+import functools
+import inspect
+from dataclasses import dataclass
+
+from vsa_torch import _checks
+from vsa_torch.tiling import topk_from_sparsity
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings of a model. They never change: another call of enable_vsa makes another plan."""
+
+    tile_shape: tuple
+    topk: int | None
+    schedule: object  # sparsity by step: a tuple whose last value holds on, or a function; None with topk
+    dense_steps: int
+    dense_layers: frozenset
+    needs_step: bool  # whether what is computed depends on the step
+
+    def sparsity(self, step):
+        """The sparsity of a step in layers that are not dense; None where topk says it."""
+        if step < self.dense_steps:
+            return 0.0
+        if self.schedule is None:
+            return None
+        if callable(self.schedule):
+            return _checks.share("enable_vsa", "schedule", self.schedule(step))
+        return self.schedule[min(step, len(self.schedule) - 1)]
+
+    def kept(self, sparsity, tiles):
+        """How many of the tiles `sparsity`, which is a result of Plan.sparsity, keeps."""
+        return min(self.topk, tiles) if sparsity is None else topk_from_sparsity(sparsity, tiles)
+
+
+def plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, num_layers):
+    """The arguments of enable_vsa, checked. Raises ValueError and TypeError."""
+    def integer(name, value, least, most, of=""):
+        return _checks.integer("enable_vsa", name, value, least, most, of)
+
+    if not hasattr(dense_layers, "__iter__"):
+        raise TypeError(f"[enable_vsa] dense_layers: expected a sequence of layers, got {dense_layers!r}")
+    layers = [integer("dense_layers", layer, 0, num_layers - 1, " (layers)") for layer in dense_layers]
+    schedule = _schedule(sparsity, topk, schedule)
+    by_step = schedule is not None and (callable(schedule) or len(schedule) > 1)
+    if callable(schedule) and not _takes_step(schedule):
+        schedule, by_step = functools.partial(_without_step, schedule), False
+    dense_steps = integer("dense_steps", dense_steps, 0, _checks.MAX_TOKENS)
+    return Plan(tile_shape=_checks.tile_shape("enable_vsa", tile_shape), schedule=schedule,
+                topk=None if topk is None else integer("topk", topk, 1, _checks.MAX_TOKENS),
+                dense_steps=dense_steps, dense_layers=frozenset(layers), needs_step=by_step or dense_steps > 0)
+
+
+def _takes_step(function):
+    """Whether a schedule is a function of the step; one without arguments says what holds at the time."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some functions of C tell nothing
+        return True
+    return bool(parameters)
+
+
+def _without_step(function, step):
+    return function()
+
+
+def _schedule(sparsity, topk, schedule):
+    """Sparsity by step, a tuple whose last value holds on, or a function; None where topk is given."""
+    given = [name for name, value in (("sparsity", sparsity), ("topk", topk), ("schedule", schedule))
+             if value is not None]
+    if len(given) != 1:
+        raise ValueError(f"[enable_vsa] sparsity: expected one of sparsity, topk and schedule, got "
+                         f"{' and '.join(given) or 'none'}")
+    if topk is not None or callable(schedule):
+        return schedule
+    if sparsity is not None:
+        return (_checks.share("enable_vsa", "sparsity", sparsity),)
+    if isinstance(schedule, str) or not hasattr(schedule, "__iter__"):
+        raise TypeError(f"[enable_vsa] schedule: expected sparsities or a function, got {schedule!r}")
+    steps = tuple([_checks.share("enable_vsa", "schedule", value) for value in schedule])
+    if not steps:
+        raise ValueError("[enable_vsa] schedule: expected at least one sparsity, got none")
+    return steps

@@ -1,0 +1,80 @@
+"""Wan's self-attention with VSA between the projections."""
+
+import torch
+
+from vsa_torch.attention import video_sparse_attention
+from vsa_torch.diffusers._report import Stopwatch
+
+
+def rotated(x, freqs_cos, freqs_sin):
+    """Rotary embedding of pairs (2i, 2i + 1) along the last axis of [B, S, H, D]."""
+    even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
+    cos, sin = freqs_cos[..., 0::2], freqs_sin[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).type_as(x)
+
+
+class VsaWanProcessor:
+    """Stands in for WanAttnProcessor in one self-attention; `dense` is the one it replaced.
+
+    What a call depends on comes with the call, behind the two tensors of the rotary embedding: see _call.Facts.
+    torch.compile then makes one graph for all layers and steps that keep as many tiles.
+    """
+
+    def __init__(self, dense, layer, plan, report):
+        self.dense, self.layer, self.report = dense, layer, report
+        self.tile_shape, self.keeps_all = plan.tile_shape, layer in plan.dense_layers
+        self._parallel_config = getattr(dense, "_parallel_config", None)  # refused, if it is set
+
+    # What diffusers sets on its own processors goes to the one that runs dense layers and steps.
+    @property
+    def _attention_backend(self):
+        return self.dense._attention_backend
+
+    @_attention_backend.setter
+    def _attention_backend(self, backend):
+        self.dense._attention_backend = backend
+
+    @property
+    def _parallel_config(self):
+        return None
+
+    @_parallel_config.setter
+    def _parallel_config(self, config):
+        if config is not None:
+            raise NotImplementedError("[enable_vsa] model: expected one without context parallelism: tiles "
+                                      "cannot be spread over ranks")
+
+    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, rotary_emb=None):
+        if encoder_hidden_states is not None or attention_mask is not None:
+            raise NotImplementedError("[enable_vsa] model: expected self-attention without a mask")
+        if rotary_emb is None or len(rotary_emb) != 3:
+            raise ValueError("[enable_vsa] grid: expected a call of the whole transformer, which tells it, got "
+                             "one of a block alone")
+        cos, sin, (call, grid, kept, tiles) = rotary_emb
+        kept = tiles if self.keeps_all else kept
+        if torch.compiler.is_compiling():
+            return self.attend(attn, hidden_states, (cos, sin), grid, kept, tiles)
+        stopwatch = Stopwatch(hidden_states.device)
+        out = self.attend(attn, hidden_states, (cos, sin), grid, kept, tiles)
+        stopwatch.stop()
+        self.report.add(call, self.layer, "dense" if kept == tiles else "vsa", kept / tiles, stopwatch)
+        return out
+
+    def attend(self, attn, hidden_states, rotary_emb, grid, kept, tiles):
+        gate = getattr(attn, "to_gate_compress", None)
+        if kept == tiles and gate is None:
+            return self.dense(attn, hidden_states, None, None, rotary_emb)
+        if attn.fused_projections:
+            query, key, value = attn.to_qkv(hidden_states).chunk(3, dim=-1)
+        else:
+            query, key, value = attn.to_q(hidden_states), attn.to_k(hidden_states), attn.to_v(hidden_states)
+        heads = (attn.heads, -1)
+        query, key = attn.norm_q(query).unflatten(2, heads), attn.norm_k(key).unflatten(2, heads)
+        value = value.unflatten(2, heads)
+        query, key = rotated(query, *rotary_emb), rotated(key, *rotary_emb)
+        # The gate sees what q, k and v see; it has no activation.
+        weight = None if gate is None else gate(hidden_states).unflatten(2, heads).type_as(query)
+        out = video_sparse_attention(query, key, value.type_as(query), weight, grid=grid,
+                                     tile_shape=self.tile_shape, topk=kept)
+        out = attn.to_out[0](out.flatten(2, 3).type_as(query))
+        return attn.to_out[1](out)
