@@ -64,9 +64,10 @@ def test_p08_recomputed_in_another_thread_after_other_calls(model):
     thread = threading.Thread(target=lambda: sum((out**2).sum() for out in outs).backward())
     thread.start()
     thread.join()
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            torch.testing.assert_close(parameter.grad, want[name])
+    got = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert got.keys() == want.keys()
+    for name, gradient in got.items():
+        torch.testing.assert_close(gradient, want[name])
 
 
 def test_p08_checkpoint_wrappers_of_torch_distributed(model):
