@@ -167,12 +167,13 @@ def test_compiled_blocks_with_other_grids(model):
             torch.testing.assert_close(model(**call)[0], expected)
 
 
-def test_compiled_whole_with_other_grids_and_a_gradient(model):
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_compiled_whole_with_other_grids_and_a_gradient(model, dynamic):
     enable_vsa(model, topk=2, gates=gate_weights())
     calls = [call_of(grid, 500) for grid in (*GRIDS, (3, 5, 6))]
     want = [model(**call)[0] for call in calls]
     torch._dynamo.reset()
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=dynamic)
     for call, expected in zip(calls, want):
         out = compiled(**call)[0]
         torch.testing.assert_close(out, expected)
@@ -238,3 +239,9 @@ def test_the_model_without_vsa_gets_its_own_rotary_embedding(model):
     disable_vsa(model)
     run(model)
     assert seen == [3, 2] and GRID
+
+
+def test_a_call_without_what_it_needs_is_the_models_own_error(model):
+    enable_vsa(model, topk=1, dense_steps=1)
+    with pytest.raises(TypeError, match="timestep"):
+        model(hidden_states=inputs()["hidden_states"])

@@ -287,3 +287,35 @@ def test_gates_that_are_no_floats_are_an_error(model):
     packed = {name: tensor.to(torch.int8) for name, tensor in gate_weights().items()}
     with pytest.raises(ValueError, match="gates: expected blocks.0.* in floating point, got torch.int8"):
         enable_vsa(model, topk=2, gates=packed)
+
+
+@pytest.mark.parametrize("part", ["scale_weight", "weight.absmax", "lora_A.default.weight", "base_layer.weight"])
+def test_what_is_more_than_a_gate_is_not_ignored(model, part):
+    more = gate_weights() | {f"blocks.1.attn1.to_gate_compress.{part}": torch.ones(1)}
+    with pytest.raises(ValueError, match=f"gates: expected weight and bias .* alone, got blocks.1.*{part}"):
+        enable_vsa(model, topk=2, gates=more)
+
+
+@pytest.mark.parametrize("prefix", ["_orig_mod.", "module.", "_fsdp_wrapped_module.", "transformer.",
+                                    "model.diffusion_model.", "module._orig_mod."])
+def test_names_of_wrappers_are_left_out(model, prefix):
+    wrapped = {prefix + name.replace("blocks.0.", "blocks.0._checkpoint_wrapped_module."): tensor
+               for name, tensor in gate_weights("attn1.").items()}
+    assert enable_vsa(model, topk=2, gates=wrapped).num_gates == LAYERS
+    with pytest.raises(ValueError, match="gates: expected one weight .* got two"):
+        enable_vsa(model, topk=2, gates=wrapped | gate_weights())
+
+
+def test_an_index_that_is_none_is_named(model, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="gates: expected an index of files with weights, got .*config.json"):
+        enable_vsa(model, topk=2, gates=tmp_path / "config.json")
+
+
+def test_loading_by_auto_model(tmp_path):
+    from diffusers import AutoModel
+
+    with_variants(tmp_path)
+    loaded = AutoModel.from_pretrained(str(tmp_path), variant="ema")
+    enable_vsa(loaded, topk=2)
+    assert torch.equal(bias(loaded), expected(2.0))

@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("diffusers")
 import diffusers  # noqa: E402
 
-from tiny_wan import LAYERS, generate, inputs, pipeline, run, transformer  # noqa: E402
+from tiny_wan import LAYERS, gate_weights, generate, inputs, pipeline, run, transformer  # noqa: E402
 from vsa_torch.diffusers import enable_vsa, vsa_step  # noqa: E402
 from vsa_torch.diffusers._report import VsaReport  # noqa: E402
 from vsa_torch.diffusers._steps import Steps  # noqa: E402
@@ -116,6 +116,50 @@ def test_pipelines_that_share_a_transformer_in_threads(model):
     for thread in threads:
         thread.join()
     assert len(got) == 3 and all(torch.equal(each, want) for each in got.values())
+
+
+def test_a_pipeline_in_inference_mode(model):
+    pipe = pipeline(model)
+    with torch.inference_mode():
+        report = enable_vsa(pipe, schedule=SCHEDULE, gates=gate_weights())
+        generate(pipe)
+        assert steps_of(report) == TWICE
+        timesteps = torch.tensor([900.0, 700.0, 500.0])
+        for t in timesteps:
+            model(**{**inputs(), "timestep": t.expand(1)})
+        assert steps_of(report) == [(0, 1.0), (1, 0.5), (2, 0.25)]
+    model(**inputs())[0].sum().backward()
+    assert model.blocks[0].attn1.to_gate_compress.weight.grad is not None
+
+
+@pytest.mark.parametrize("cache", ["FirstBlockCacheConfig", "MagCacheConfig", "PyramidAttentionBroadcastConfig"])
+def test_caches_of_diffusers_beside_it(model, cache):
+    pipe = pipeline(model)
+    want = None
+    if cache == "FirstBlockCacheConfig":
+        model.enable_cache(diffusers.FirstBlockCacheConfig(threshold=1e-9))
+    elif cache == "MagCacheConfig":
+        model.enable_cache(diffusers.MagCacheConfig(mag_ratios=[1.0] * 4, num_inference_steps=4, threshold=-1.0))
+    else:
+        model.enable_cache(diffusers.PyramidAttentionBroadcastConfig(
+            spatial_attention_block_skip_range=2, current_timestep_callback=lambda: pipe.current_timestep or 0))
+    report = enable_vsa(pipe, schedule=SCHEDULE)
+    want = generate(pipe)
+    assert {row.step for row in report.rows} == {0, 1, 2, 3} and torch.equal(generate(pipe), want)
+
+
+def test_a_loop_that_enters_cache_context_itself(model):
+    report = enable_vsa(model, schedule=SCHEDULE)
+    for _ in range(2):
+        for step in range(4):
+            for name in ("cond", "uncond"):
+                with model.cache_context(name, step_index=step):
+                    run(model, timestep=1000)
+        assert steps_of(report) == TWICE
+    with model.cache_context("cond"), vsa_step(model, 2):  # the user's word holds
+        with model.cache_context("cond", step_index=0):
+            run(model)
+    assert report.rows[-1].step == 2
 
 
 def test_a_part_of_the_timesteps_as_in_video_to_video(model):

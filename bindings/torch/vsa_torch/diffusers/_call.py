@@ -78,8 +78,11 @@ def _before_transformer(transformer, args, kwargs):
         return
     state = transformer._vsa
     said = _said_to(state)
-    timestep = kwargs["timestep"] if "timestep" in kwargs else args[1]
-    _thread.place = said.place if said else state.steps.of(timestep, state.plan.needs_step)
+    timestep = kwargs.get("timestep", args[1] if len(args) > 1 else None)
+    if said is not None:
+        _thread.place = said.place
+    elif isinstance(timestep, torch.Tensor):  # else forward says what it misses
+        _thread.place = state.steps.of(timestep, state.plan.needs_step)
 
 
 def _after_rope(rope, args, rotary_emb):

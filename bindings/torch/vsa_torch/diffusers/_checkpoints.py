@@ -12,7 +12,7 @@ import torch
 _WRAPPER = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 _OWNER = re.compile(r"^(?:(?:module|model|diffusion_model|transformer)\.)*")
 # FastVideo writes the first form, diffusers' naming is the second, Wan's own the third.
-_NAME = re.compile(r"blocks\.(\d+)\.(?:attn1\.|self_attn\.)?to_gate_compress\.(weight|bias)")
+_NAME = re.compile(r"blocks\.(\d+)\.(?:attn1\.|self_attn\.)?to_gate_compress\.(.+)")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}(?=\.|$)")  # before or after the name of a variant
 _OTHERS = (".bin", ".pt", ".pth", ".ckpt", ".gguf")
 TILE_KEY = "_vsa_tile"  # in a model's config, where diffusers ignores names that begin with _
@@ -136,6 +136,9 @@ def _layers(named):
     for name, tensor, place in named:
         match = _match(name)
         layer, part = int(match[1]), match[2]
+        if part not in ("weight", "bias"):  # scales of a quantised weight, adapters beside it
+            raise ValueError(f"[enable_vsa] gates: expected weight and bias of to_gate_compress alone, got "
+                             f"{name}{place}; fuse adapters and undo quantisation before it is saved")
         if part in layers.setdefault(layer, {}):
             raise ValueError(f"[enable_vsa] gates: expected one {part} of to_gate_compress in layer {layer}, got two: "
                              f"{places[layer, part]} and {name}{place}; name the file that was loaded")

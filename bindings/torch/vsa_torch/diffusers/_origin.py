@@ -54,9 +54,11 @@ def remember():
 
     @functools.wraps(load.__func__)
     def _load_pretrained_model(cls, *args, **kwargs):
-        files = arguments.bind(*args, **kwargs).arguments["resolved_model_file"]
+        # Read before the call, which may put a state dict into its place. Versions of diffusers without it are searched.
+        files = arguments.bind(*args, **kwargs).arguments.get("resolved_model_file")
         loaded = load.__func__(cls, *args, **kwargs)
-        loaded[0]._vsa_origin = Origin(files=tuple(map(str, files)))
+        if files is not None:
+            loaded[0]._vsa_origin = Origin(files=tuple(map(str, files if isinstance(files, list) else [files])))
         return loaded
 
     @functools.wraps(single.__func__)

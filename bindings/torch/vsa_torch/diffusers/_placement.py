@@ -14,10 +14,11 @@ def attach(name, transformer, block, weights):
     offload = _accelerate_hook(neighbour)
     device = "cpu" if offload else neighbour.weight.device
     rows, columns = weights["weight"].shape
-    gate = torch.nn.Linear(columns, rows, bias="bias" in weights, device="meta").train(transformer.training)
-    gate.load_state_dict({part: tensor.to(device=device, dtype=_compute_dtype(transformer), copy=True)
-                          for part, tensor in weights.items()}, assign=True)
-    gate.requires_grad_(neighbour.weight.requires_grad)
+    with torch.inference_mode(False):  # so that it can be trained later
+        gate = torch.nn.Linear(columns, rows, bias="bias" in weights, device="meta").train(transformer.training)
+        gate.load_state_dict({part: tensor.to(device=device, dtype=_compute_dtype(transformer), copy=True)
+                              for part, tensor in weights.items()}, assign=True)
+        gate.requires_grad_(neighbour.weight.requires_grad)
     setattr(block.attn1, name, gate)
     if offload:
         from accelerate.hooks import AlignDevicesHook, add_hook_to_module
