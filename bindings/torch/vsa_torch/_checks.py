@@ -103,7 +103,7 @@ def _int(value):
     """`value` as an int, None if it is none. NumPy's ints and tensors of one int serve; bools do not."""
     if type(value) is int or isinstance(value, torch.SymInt):
         return value
-    if isinstance(value, bool):
+    if isinstance(value, bool) or torch.compiler.is_compiling():  # there, NumPy's ints are tensors
         return None
     try:
         return operator.index(value)
@@ -124,7 +124,8 @@ def integer(operation, name, value, least, most, of=""):
     """`value` as an int of `least` to `most`; `of` says what is counted."""
     found = value if type(value) is int else _int(value)
     if found is None or not least <= found <= most:
-        raise ValueError(f"[{operation}] {name}: expected {least} to {most}{of}, got {value!r}")
+        got = type(value).__name__ if torch.compiler.is_compiling() else repr(value)
+        raise ValueError(f"[{operation}] {name}: expected {least} to {most}{of}, got {got}")
     return found
 
 
@@ -133,14 +134,26 @@ def number(operation, name, value):
     found = value
     if type(value) is not float and not isinstance(value, torch.SymFloat):
         if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal, torch.SymInt)):
-            raise TypeError(f"[{operation}] {name}: expected a number, got {type(value).__name__}")
+            raise TypeError(f"[{operation}] {name}: expected a number, got {type(value).__name__}; use float(), before "
+                            "torch.compile where that makes tensors of NumPy's numbers")
         try:
             found = float(value)
         except (OverflowError, ValueError):  # an int or a fraction beyond float64; a decimal that is a signalling NaN
             found = math.nan
     if not -_MAX_FLOAT32 <= found <= _MAX_FLOAT32:
         raise ValueError(f"[{operation}] {name}: expected a finite number (of float32), got {value}")
-    return found
+    return _of_this_value(found) if torch.compiler.is_compiling() else found
+
+
+def _of_this_value(value):
+    """`value` as a float, for which alone the graph that is being compiled then holds.
+
+    PyTorch holds a graph to the value of any float that reaches an operator, but late: of one that was computed in the
+    compiled function (0.9 * s) inductor then keeps an older value where s has another use (PyTorch 2.10 to 2.15).
+    """
+    from torch.fx.experimental.symbolic_shapes import guard_scalar
+
+    return guard_scalar(value)
 
 
 def share(operation, name, value):

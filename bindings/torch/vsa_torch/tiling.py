@@ -51,12 +51,8 @@ def count_tiles(grid, tile_shape, prefix=()):
 
 
 def kept_tiles(sparsity, num_kv_tiles):
-    """As topk_from_sparsity, also of a float or an int that torch.compile knows as a symbol.
-
-    The inner max leaves every result as it is. Without it, sympy turns (1 - s) * n into n - n * s, which rounds
-    otherwise: a sparsity of 0.7 would then keep 3 of 10 tiles in a compiled function and 4 outside it.
-    """
-    return max(1, min(math.ceil(max(1 - sparsity, 0.0) * num_kv_tiles), num_kv_tiles))
+    """As topk_from_sparsity."""
+    return max(1, min(math.ceil((1 - sparsity) * num_kv_tiles), num_kv_tiles))
 
 
 def _layout(operation, grid, tile_shape, prefix):
