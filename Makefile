@@ -76,6 +76,10 @@ fuzz:  ## feed the C ABI and the safetensors reader with hostile bytes (libFuzze
 mutation: deps-test  ## break each stage on purpose, one place at a time; a named test must notice
 	@tools/mutate.py -j $(JOBS)
 
+.PHONY: mutation-gpu
+mutation-gpu: deps-test  ## the same in kernels that run on a card, as a bundle for a machine that has one (needs nvcc)
+	@tools/mutate.py --gpu -j $(JOBS)
+
 .PHONY: bench
 bench: build  ## time stages and operator over bench/cases, as json lines in out/bench.jsonl
 	@mkdir -p out

@@ -60,9 +60,11 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
   add_attend(app);
   add_inspect(app);
   add_bench(app);
+#ifndef VSA_WITHOUT_VIDEO
   add_generate(app);
   add_decode(app);
   add_verify(app);
+#endif
 
   const std::string command = command_name(app, argc, argv);
   try {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds libvsa and runs the GPU bench. Where PYTHON (default python3) has a PyTorch that sees the GPU, one
 # process compares this library with others (bench/gpu/contestants.py): JSON lines into out/bench-gpu.jsonl and,
-# compressed, out/bench-gpu.jsonl.gz; tables into out/bench-gpu.md and to stdout. Elsewhere vsa_gpu_bench times this
-# library alone, forward: JSON lines into out/bench-gpu.jsonl, a summary to stderr, no tables.
+# compressed, out/bench-gpu.jsonl.gz; tables into out/bench-gpu.md and to stdout. Elsewhere `vsa bench` times this
+# library alone on the cases of bench/gpu.txt: JSON lines into out/bench-gpu.jsonl, no tables.
 # usage: tools/bench_gpu.sh [options of cmake --build]
 # CASES and OTHERS (regular expressions that names match; . for all), REPEATS (default 24) and PASSES (forward,
 # backward or both; what includes backward needs PyTorch) choose; the default is what docs/performance.md shows.
@@ -35,14 +35,18 @@ if [ $torch = no ]; then
 fi
 
 tools/install_deps.sh build
-cmake --preset release -DVSA_CUDA=ON -DVSA_BUILD_BENCH=ON --log-level=WARNING
-cmake --build --preset release --target vsa_gpu_bench vsa_shared "$@"
+cmake --preset release -DVSA_CUDA=ON --log-level=WARNING
+cmake --build --preset release --target vsa_cli vsa_shared "$@"
 mkdir -p out
 run=out/bench-gpu.jsonl
 rm -f "$run" "$run.gz" out/bench-gpu.md # none of another run beside those of this one
 if [ $torch = no ]; then
   echo "bench-gpu: this library alone: $python has no PyTorch that sees a GPU" >&2
-  build/bench/vsa_gpu_bench "${CASES:-}" "${REPEATS:-24}" > "$run"
+  names=$(build/cli/vsa bench --list --cases bench/gpu.txt | grep -E -- "${CASES:-.}") ||
+    refuse 2 "CASES: expected a regular expression that a case of bench/gpu.txt matches, got $CASES"
+  # shellcheck disable=SC2086  # names are words
+  build/cli/vsa bench --backend cuda --cases bench/gpu.txt $(printf ' --case %s' $names) \
+    --repeats "${REPEATS:-24}" --json > "$run"
   echo "$run"
   exit
 fi

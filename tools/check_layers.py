@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails if a file includes what its layer must not see.
 
-Dependencies point one way: cli, tests, bench, examples -> runtime -> include/vsa, and behind it
+Dependencies point one way: cli, tests, examples -> runtime -> include/vsa, and behind it
 src/api -> src/{reference,cpu,cuda} -> src/core -> include/vsa. The public headers see the standard
 library and each other only.
 """
@@ -23,7 +23,6 @@ ALLOWED = {
     "runtime/": set(),
     "cli/common/": {"runtime/"},  # ahead of cli/: no subcommand may leak into what all of them use
     "cli/": {"runtime/", "cli/common/"},
-    "bench/": {"runtime/", "src/core/", "src/cuda/"},
     "examples/": {"runtime/"},
     "bindings/torch/": set(),
     # Unit tests mirror the tree, so tests may look into every layer.
@@ -33,17 +32,17 @@ ALLOWED = {
 # Third-party headers that only these layers may see: whoever uses libvsa never meets them.
 THIRD_PARTY = {
     "hwy/": {"src/cpu/", "tests/"},
-    "oneapi/": {"runtime/", "bench/", "cli/"},
-    "dnnl": {"runtime/", "bench/", "cli/"},
+    "oneapi/": {"runtime/", "cli/"},
+    "dnnl": {"runtime/", "cli/"},
     "CLI/": {"cli/"},
-    "nlohmann/": {"runtime/", "cli/", "tests/", "bench/"},
+    "nlohmann/": {"runtime/", "cli/", "tests/"},
     "libav": {"runtime/", "tests/"},
     "libsw": {"runtime/", "tests/"},
     "stb_": {"runtime/", "tests/"},
     "sentencepiece": {"runtime/"},
     "fmt/": {"src/core/", "src/reference/", "src/cpu/", "src/cuda/", "src/api/", "runtime/", "cli/",
-             "tests/", "bench/"},
-    "cuda": {"src/cuda/", "cli/", "tests/", "bench/"},
+             "tests/"},
+    "cuda": {"src/cuda/", "cli/", "tests/"},
     "torch/": {"bindings/torch/"},
 }
 SOURCES = ("*.h", "*.cc", "*.cu", "*.cuh")

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Gathers what a machine with a GPU needs to run tests and bench of the CUDA backend without building:
-# programs, the shared libraries they were linked with, and tools/gpu_run.sh, into <build>/bundle.
-# The build has tests, libvsa.so and VSA_BUILD_BENCH=ON. "cli" adds vsa and its tests, whose video libraries take
-# 250 MB.
+# programs, the shared libraries they were linked with, and tools/gpu_run.sh, into <build>/bundle and, compressed to
+# a fifth, <build>/bundle.tar.xz. The build has the targets gpu_tests, vsa_shared and vsa_cli_small. "cli" adds the
+# whole vsa and its tests instead of the small one; their video libraries take 250 MB.
 # usage: tools/gpu_bundle.sh [build directory [cli]]
 set -eu
 cd "$(dirname "$0")/.."
@@ -10,9 +10,10 @@ build=${1:-build}
 bundle=$build/bundle
 rm -rf "$bundle"
 mkdir -p "$bundle/lib"
-programs="tests/gpu_tests bench/vsa_gpu_bench"
-[ "${2:-}" != cli ] || programs="$programs tests/cli_tests cli/vsa"
-cp tools/gpu_run.sh bench/gpu/*.py "$bundle/"
+vsa=cli/vsa_cli_small
+[ "${2:-}" != cli ] || vsa="cli/vsa tests/cli_tests"
+programs="tests/gpu_tests $vsa"
+cp tools/gpu_run.sh bench/gpu.txt bench/gpu/*.py "$bundle/"
 git describe --always --dirty > "$bundle/COMMIT"
 cp -L "$build/src/libvsa.so" "$bundle/"
 # All but the C library itself, which belongs to the machine's loader.
@@ -25,4 +26,6 @@ for program in $programs libvsa.so; do
 done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread)\.so' | while read -r library; do
   cp -L "$library" "$bundle/lib/"
 done
-du -sh "$bundle"
+[ -e "$bundle/vsa" ] || mv "$bundle/vsa_cli_small" "$bundle/vsa"
+tar -C "$build" -cf - bundle | xz -T0 > "$bundle.tar.xz"
+du -sh "$bundle" "$bundle.tar.xz"

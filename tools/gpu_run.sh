@@ -3,7 +3,8 @@
 # than their limit, then the bench. Results go to $OUT (default: out), the tests' logs there into one
 # logs.tgz; a short summary to stdout.
 # usage: gpu_run.sh [tests] [large] [page REPEATS SECONDS] [contestants CASES REPEATS SECONDS]
-#                   [gradients CASES REPEATS SECONDS] [bench CASES REPEATS] [sanitize]
+#                   [gradients CASES REPEATS SECONDS] [bench REPEATS OPTIONS] [sanitize] [mutations]
+# bench: `vsa bench` with OPTIONS in one word ("--case wan-480p --stage fine").
 # page (what docs/performance.md shows), contestants (forward) and gradients need a python3 with PyTorch; no case
 # starts after SECONDS.
 # Exit status 1 if anything failed.
@@ -63,12 +64,14 @@ while [ $# -gt 0 ]; do
       group fine 40 gpu_tests '*GpuStages.Fine/*'
       group backward 60 gpu_tests '*GpuBackward*'
       group rest 60 gpu_tests '-*GpuStages.*:*GpuBackward*'
-      [ ! -x "$here/vsa" ] || VSA_TEST_CLI=$here/vsa group cli 60 cli_tests 'CliCuda.*'
+      [ ! -x "$here/cli_tests" ] || VSA_TEST_CLI=$here/vsa group cli 60 cli_tests 'CliCuda.*'
       ;;
     bench)
-      ours timeout -s KILL 100 "$here/vsa_gpu_bench" "$2" "$3" > "$out/bench.jsonl" 2> "$out/bench.txt"
+      # shellcheck disable=SC2086  # the options are words
+      ours timeout -s KILL 500 "$here/vsa" bench --backend cuda --cases "$here/gpu.txt" --repeats "$2" $3 \
+        > "$out/bench.txt" 2>&1
       ended bench $?
-      tail -80 "$out/bench.txt"
+      cat "$out/bench.txt"
       shift 2
       ;;
     large)
@@ -87,6 +90,29 @@ while [ $# -gt 0 ]; do
     gradients)
       contestants gradients "$3" "$4" --cases "$2" --passes backward
       shift 3
+      ;;
+    mutations)
+      # A bundle of tools/mutate.py --gpu: the named test of each mutant must fail, by an assertion or an error of
+      # CUDA, and pass in the program without a mutation.
+      export here logs
+      missed=0
+      cut -f2 "$here/mutants.tsv" | sort -u | paste -sd: > "$logs/filter"
+      ours timeout -s KILL 300 "$here/unchanged" --gtest_filter="$(cat "$logs/filter")" > "$logs/unchanged.log" 2>&1
+      ended unchanged $?
+      # shellcheck disable=SC2016  # expanded by the inner shell
+      cut -f1,2 "$here/mutants.tsv" | tr '\t' '\n' | LD_LIBRARY_PATH=$here/lib:${LD_LIBRARY_PATH:-} xargs -n2 -P4 bash -c \
+        'timeout -s KILL 120 "$here/$0" --gtest_filter="$1" > "$logs/$0.log" 2>&1; echo $? > "$logs/$0.status"'
+      while IFS=$'\t' read -r mutant test name; do
+        verdict="noticed by"
+        case $(cat "$logs/$mutant.status") in
+          0) verdict="MISSED by " ;;
+          137) verdict="HANGS in  " ;;
+          *) grep -q '^\[ RUN' "$logs/$mutant.log" || verdict="NOT RUN:  " ;;
+        esac
+        [ "$verdict" = "noticed by" ] || missed=$((missed + 1))
+        echo "$name  $verdict  $test"
+      done < "$here/mutants.tsv"
+      ended "mutations, $missed of $(wc -l < "$here/mutants.tsv") missed" $missed
       ;;
     sanitize)
       # Every kernel on a small case: all stages and ways through the operator, both head_dims, tiles of
@@ -110,7 +136,7 @@ while [ $# -gt 0 ]; do
       done
       ;;
     *)
-      echo "gpu_run.sh: error: expected tests, large, page, contestants, gradients, bench or sanitize, got $1" >&2
+      echo "gpu_run.sh: error: expected tests, large, page, contestants, gradients, bench, sanitize or mutations, got $1" >&2
       exit 2
       ;;
   esac

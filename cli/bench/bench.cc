@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench/gpu_watch.h"
 #include "cli/bench/report.h"
 #include "cli/common/build_info.h"
 #include "cli/common/command.h"
@@ -52,6 +53,14 @@ struct Outcome {
   }
 };
 
+/// The PCI bus id of the GPU that the contestants run on; empty: none.
+std::string gpu_of(const std::vector<Measured>& all) {
+  for (const Measured& x : all) {
+    if (x.contestant.device) return x.contestant.device->pci_bus_id();
+  }
+  return "";
+}
+
 void run_case(const BenchCommand& command, const BenchCase& c, const Context& context,
               GemmBase& gemm, const InterruptScope& interrupt, Outcome& outcome) {
   ProgressBar bar;
@@ -63,13 +72,17 @@ void run_case(const BenchCommand& command, const BenchCase& c, const Context& co
   problem.prepare(context, full);
   std::vector<Measured> all;
   for (Contestant& x : contestants(problem, gemm, context, command.stages)) {
-    all.push_back({.contestant = std::move(x), .check = {}, .inner = 1, .ms = {}});
+    all.push_back({.contestant = std::move(x), .check = {}, .ms = {}});
   }
   check_all(c, all, bar, interrupt);
-  time_all(c, command.repeats, all, bar, interrupt);
+  Machine machine = machine_of(command, context);
+  {
+    GpuWatch watch(gpu_of(all));
+    time_all(c, command.repeats, all, bar, interrupt);
+    machine.gpu = watch.seen();
+  }
   bar.clear();
   for (const Measured& x : all) outcome.add(x);
-  const Machine machine = machine_of(command, context);
   if (!command.json) {
     print_result(bench_text(problem, machine, all));
     return;

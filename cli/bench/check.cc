@@ -47,7 +47,7 @@ double attention_selection_error(BenchProblem& p) {
   const OwnedTensor q = like(coarse.q_pooled);
   const OwnedTensor k = like(coarse.k_pooled);
   const OwnedTensor scores = like(coarse.coarse_scores);
-  LutBuffer wanted(p.lut.view().dims);
+  LutBuffer wanted(p.at(p.lut).dims);
   coarse.q_pooled = q.view();
   coarse.k_pooled = k.view();
   coarse.coarse_scores = scores.view();
@@ -55,20 +55,50 @@ double attention_selection_error(BenchProblem& p) {
   SelectArgs select = p.select();
   select.coarse_scores = scores.view();
   select.lut = wanted.view();
-  check(vsa::pool(kReference, p.pool(p.q, q)));
-  check(vsa::pool(kReference, p.pool(p.k, k)));
+  check(vsa::pool(kReference, p.pool(p.at(p.q), q.view())));
+  check(vsa::pool(kReference, p.pool(p.at(p.k), k.view())));
   check(vsa::coarse(kReference, coarse));
   check(vsa::select(kReference, select));
-  return selection_error(p.attention_lut.view(), wanted.view(), scores.view());
+  return selection_error(p.at(p.attention_lut), wanted.view(), scores.view());
 }
 
 }  // namespace
 
+CheckResult check_tile(const BenchProblem& p) {
+  TileArgs args = p.tile();
+  Replacements made;
+  made.renew({&args.tiled});
+  check(vsa::tile(kReference, args));
+  return {.error = relative_l2(p.at(p.tiled), args.tiled),
+          .tolerance = 0.0,
+          .tiles_checked = p.plan.num_tiles()};
+}
+
+CheckResult check_untile(const BenchProblem& p) {
+  return {.error = relative_l2(p.at(p.untiled), p.at(p.q)),
+          .tolerance = 0.0,
+          .tiles_checked = p.plan.num_tiles()};
+}
+
+CheckResult check_norm_rope_pool(const BenchProblem& p) {
+  NormRopePoolArgs args = p.norm_rope_pool();
+  const OwnedTensor normed = drawn(p.c, p.c.num_heads, kSeedOfQ);
+  const OwnedTensor pooled = like(args.pooled);
+  args.x = normed.view();
+  args.pooled = pooled.view();
+  check(vsa::norm_rope_pool(kReference, args));
+  // The means are of what was rounded to the dtype of x, and so as far off as that is.
+  return {.error = worst({relative_l2(p.normed.view(), args.x),
+                          relative_l2(p.normed_pooled.view(), args.pooled)}),
+          .tolerance = bench_tolerance(p.c.dtype),
+          .tiles_checked = p.plan.num_tiles()};
+}
+
 CheckResult check_pool(const BenchProblem& p) {
   const auto error = [&](const OwnedTensor& x, const OwnedTensor& pooled) {
-    const OwnedTensor want = like(pooled.view());
-    check(vsa::pool(kReference, p.pool(x, want)));
-    return relative_l2(pooled.view(), want.view());
+    const OwnedTensor want = like(p.at(pooled));
+    check(vsa::pool(kReference, p.pool(p.at(x), want.view())));
+    return relative_l2(p.at(pooled), want.view());
   };
   return {.error = worst({error(p.q, p.q_pooled), error(p.k, p.k_pooled), error(p.v, p.v_pooled)}),
           .tolerance = bench_tolerance(p.q_pooled.view().dtype),
@@ -80,18 +110,18 @@ CheckResult check_coarse(const BenchProblem& p) {
   Replacements made;
   made.renew({&args.coarse_scores, &args.coarse_out});
   check(vsa::coarse(kReference, args));
-  return {.error = worst({relative_l2(p.scores.view(), args.coarse_scores),
-                          relative_l2(p.coarse_out.view(), args.coarse_out)}),
+  return {.error = worst({relative_l2(p.at(p.scores), args.coarse_scores),
+                          relative_l2(p.at(p.coarse_out), args.coarse_out)}),
           .tolerance = bench_tolerance(args.coarse_out.dtype),
           .tiles_checked = p.plan.num_tiles()};
 }
 
 CheckResult check_select(BenchProblem& p) {
-  LutBuffer wanted(p.lut.view().dims);
+  LutBuffer wanted(p.at(p.lut).dims);
   SelectArgs args = p.select();
   args.lut = wanted.view();
   check(vsa::select(kReference, args));
-  const ConstLut got = p.lut.view();
+  const ConstLut got = p.at(p.lut);
   const ConstLut want = wanted.view();
   double error = 0.0;  // the scores are the same, so the tiles must be
   for (int64_t row = 0; row < want.dims.num_heads * want.dims.num_q_tiles; ++row) {
@@ -127,7 +157,7 @@ CheckResult check_combine(const BenchProblem& p) {
   Replacements made;
   made.renew({&args.out});
   check(vsa::combine(kReference, args));
-  return {.error = relative_l2(p.combined.view(), args.out),
+  return {.error = relative_l2(p.at(p.combined), args.out),
           .tolerance = bench_tolerance(p.c.dtype),
           .tiles_checked = p.plan.num_tiles()};
 }

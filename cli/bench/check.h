@@ -17,9 +17,13 @@ struct CheckResult {
 /// for f32, where rounding is not what dominates, 1e-5 for sums of at most 1e5 terms.
 double bench_tolerance(DType dtype);
 
-/// Checks the outputs that lie in `problem`, as left by the last run of that stage. Stages whose
-/// cost is quadratic in tokens are checked on sampled tiles. Each throws Failure if the reference
-/// refuses.
+/// Checks the outputs that lie in `problem`, as left by the last run of that stage, in the heads
+/// that `problem` looks at. Stages whose cost is quadratic in tokens are checked on sampled tiles.
+/// Each throws Failure if the reference refuses.
+CheckResult check_tile(const BenchProblem& problem);
+CheckResult check_untile(const BenchProblem& problem);
+/// After the first run, because it changes its input; of all heads.
+CheckResult check_norm_rope_pool(const BenchProblem& problem);
 CheckResult check_pool(const BenchProblem& problem);
 CheckResult check_coarse(const BenchProblem& problem);
 CheckResult check_select(BenchProblem& problem);

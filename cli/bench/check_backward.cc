@@ -43,21 +43,21 @@ KvGradients sampled_dkv(FineBackwardArgs args, const TilePlan& plan, const Sampl
 }
 
 /// The error of `got`, of which `want` holds the sampled tiles.
-double sampled_error(const OwnedTensor& got, const ConstTensor& want, const TilePlan& plan,
+double sampled_error(const ConstTensor& got, const ConstTensor& want, const TilePlan& plan,
                      const SampledTiles& sample) {
-  const OwnedTensor of_sample = gather_tokens(got.view(), plan, sample);
+  const OwnedTensor of_sample = gather_tokens(got, plan, sample);
   return relative_l2(of_sample.view(), want);
 }
 
 /// The error of a token gradient that is the sum of what came through `fine`, given for the sampled
 /// tiles, and of what came through the coarse softmax, given as the gradient of the means.
-double error_of_sum(const OwnedTensor& got, const OwnedTensor& through_fine,
+double error_of_sum(const ConstTensor& got, const OwnedTensor& through_fine,
                     const ConstTensor& dpooled, const TilePlan& plan, const SampledTiles& sample) {
   const OwnedTensor rows = gather_rows(dpooled, sample);
   const OwnedTensor through_coarse = like(through_fine.view());
   check(vsa::pool_backward(
       kReference, {.dpooled = rows.view(), .plan = &sample.plan, .dx = through_coarse.view()}));
-  const OwnedTensor of_sample = gather_tokens(got.view(), plan, sample);
+  const OwnedTensor of_sample = gather_tokens(got, plan, sample);
   double error = 0.0;
   double norm = 0.0;
   for (int64_t i = 0; i < of_sample.view().num_elements(); ++i) {  // all three are contiguous
@@ -84,19 +84,19 @@ double attention_q_error(const BenchProblem& p, const SampledTiles& sample) {
   args.q_plan = &sample.plan;
   args.lut = lut.view();
   check(vsa::attention_backward(kReference, args));
-  return worst({sampled_error(p.dq, args.dq, p.plan, sample),
-                sampled_error(p.dgate, args.dgate_coarse, p.plan, sample)});
+  return worst({sampled_error(p.at(p.dq), args.dq, p.plan, sample),
+                sampled_error(p.at(p.dgate), args.dgate_coarse, p.plan, sample)});
 }
 
 /// dk and dv of the whole operator, for the sampled kv tiles: the stages one by one, because the
 /// fine stage is the only one that is worth sampling.
 double attention_kv_error(const BenchProblem& p, const SampledTiles& sample) {
-  const OwnedTensor q_pooled = like(p.q_pooled.view());
-  const OwnedTensor k_pooled = like(p.k_pooled.view());
-  const OwnedTensor v_pooled = like(p.v_pooled.view());
-  check(vsa::pool(kReference, p.pool(p.q, q_pooled)));
-  check(vsa::pool(kReference, p.pool(p.k, k_pooled)));
-  check(vsa::pool(kReference, p.pool(p.v, v_pooled)));
+  const OwnedTensor q_pooled = like(p.at(p.q_pooled));
+  const OwnedTensor k_pooled = like(p.at(p.k_pooled));
+  const OwnedTensor v_pooled = like(p.at(p.v_pooled));
+  check(vsa::pool(kReference, p.pool(p.at(p.q), q_pooled.view())));
+  check(vsa::pool(kReference, p.pool(p.at(p.k), k_pooled.view())));
+  check(vsa::pool(kReference, p.pool(p.at(p.v), v_pooled.view())));
   const auto use_pooled = [&](auto& args) {
     args.q_pooled = q_pooled.view();
     args.k_pooled = k_pooled.view();
@@ -109,7 +109,7 @@ double attention_kv_error(const BenchProblem& p, const SampledTiles& sample) {
   made.renew({&coarse.coarse_out});
   check(vsa::coarse(kReference, coarse));
   CombineBackwardArgs combine = p.combine_backward();
-  combine.fine_out = p.attention_fine_out.view();
+  combine.fine_out = p.at(p.attention_fine_out);
   combine.coarse_out = coarse.coarse_out;
   combine.dgate_coarse = {};
   made.renew({&combine.dfine_out, &combine.dcoarse_out});
@@ -120,13 +120,13 @@ double attention_kv_error(const BenchProblem& p, const SampledTiles& sample) {
   made.renew({&backward.dq_pooled, &backward.dk_pooled, &backward.dv_pooled});
   check(vsa::coarse_backward(kReference, backward));
   FineBackwardArgs fine = p.fine_backward(false);
-  fine.lut = p.attention_lut.view();
-  fine.out = p.attention_fine_out.view();
-  fine.lse = p.attention_lse.view();
+  fine.lut = p.at(p.attention_lut);
+  fine.out = p.at(p.attention_fine_out);
+  fine.lse = p.at(p.attention_lse);
   fine.dout = combine.dfine_out;
   const KvGradients through_fine = sampled_dkv(fine, p.plan, sample);
-  return worst({error_of_sum(p.dk, through_fine.dk, backward.dk_pooled, p.plan, sample),
-                error_of_sum(p.dv, through_fine.dv, backward.dv_pooled, p.plan, sample)});
+  return worst({error_of_sum(p.at(p.dk), through_fine.dk, backward.dk_pooled, p.plan, sample),
+                error_of_sum(p.at(p.dv), through_fine.dv, backward.dv_pooled, p.plan, sample)});
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ CheckResult check_pool_backward(const BenchProblem& p) {
   Replacements made;
   made.renew({&args.dx});
   check(vsa::pool_backward(kReference, args));
-  return {.error = relative_l2(p.pool_dq.view(), args.dx),
+  return {.error = relative_l2(p.at(p.pool_dq), args.dx),
           .tolerance = bench_tolerance(p.c.dtype),
           .tiles_checked = p.plan.num_tiles()};
 }
@@ -148,9 +148,9 @@ CheckResult check_coarse_backward(const BenchProblem& p) {
   check(vsa::coarse_backward(kReference, args));
   // With one tile, softmax has no gradient: what rounding leaves of dq and dk is held to dv.
   const double least = 0.1 * l2(args.dv_pooled);
-  return {.error = worst({relative_l2(p.dq_pooled.view(), args.dq_pooled, least),
-                          relative_l2(p.dk_pooled.view(), args.dk_pooled, least),
-                          relative_l2(p.dv_pooled.view(), args.dv_pooled)}),
+  return {.error = worst({relative_l2(p.at(p.dq_pooled), args.dq_pooled, least),
+                          relative_l2(p.at(p.dk_pooled), args.dk_pooled, least),
+                          relative_l2(p.at(p.dv_pooled), args.dv_pooled)}),
           .tolerance = bench_tolerance(args.dq_pooled.dtype),
           .tiles_checked = p.plan.num_tiles()};
 }
@@ -160,9 +160,9 @@ CheckResult check_fine_backward(const BenchProblem& p, bool full) {
   const SampledTiles sample = affordable_tiles(p, args.lut);
   const OwnedTensor dq = sampled_dq(args, p.plan, sample);
   const KvGradients kv = sampled_dkv(args, p.plan, sample);
-  return {.error = worst({sampled_error(p.dq, dq.view(), p.plan, sample),
-                          sampled_error(p.dk, kv.dk.view(), p.plan, sample),
-                          sampled_error(p.dv, kv.dv.view(), p.plan, sample)}),
+  return {.error = worst({sampled_error(p.at(p.dq), dq.view(), p.plan, sample),
+                          sampled_error(p.at(p.dk), kv.dk.view(), p.plan, sample),
+                          sampled_error(p.at(p.dv), kv.dv.view(), p.plan, sample)}),
           .tolerance = bench_tolerance(p.c.dtype),
           .tiles_checked = std::ssize(sample.tiles)};
 }
@@ -172,15 +172,15 @@ CheckResult check_combine_backward(const BenchProblem& p) {
   Replacements made;
   made.renew({&args.dfine_out, &args.dcoarse_out, &args.dgate_coarse});
   check(vsa::combine_backward(kReference, args));
-  return {.error = worst({relative_l2(p.dfine_out.view(), args.dfine_out),
-                          relative_l2(p.dcoarse_out.view(), args.dcoarse_out),
-                          relative_l2(p.dgate.view(), args.dgate_coarse)}),
+  return {.error = worst({relative_l2(p.at(p.dfine_out), args.dfine_out),
+                          relative_l2(p.at(p.dcoarse_out), args.dcoarse_out),
+                          relative_l2(p.at(p.dgate), args.dgate_coarse)}),
           .tolerance = bench_tolerance(p.c.dtype),
           .tiles_checked = p.plan.num_tiles()};
 }
 
 CheckResult check_attention_backward(const BenchProblem& p) {
-  const SampledTiles sample = affordable_tiles(p, p.attention_lut.view());
+  const SampledTiles sample = affordable_tiles(p, p.at(p.attention_lut));
   return {.error = worst({attention_q_error(p, sample), attention_kv_error(p, sample)}),
           .tolerance = bench_tolerance(p.c.dtype),
           .tiles_checked = std::ssize(sample.tiles)};

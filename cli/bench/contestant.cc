@@ -18,148 +18,147 @@ double pair_flops_of(const BenchProblem& p, const ConstLut& lut) {
   return pair_flops(kept_pairs(p.plan, p.plan, lut), p.c.head_dim);
 }
 
-/// Gives a contestant what it runs, `stage` with each of `calls`, unless it is refused.
-template <class Args>
-void set_calls(Contestant& x, const BenchProblem& p, const Context& context,
-               Status (*stage)(const Context&, const Args&),
-               std::vector<std::type_identity_t<Args>> calls) {
-  x.refusal = p.refusal(x.stage, x.reads);
-  if (!x.refusal.empty()) return;
-  if (context.backend != BackendId::kCuda) {
-    x.run = [context, stage, calls = std::move(calls)]() -> Status {
-      for (const Args& args : calls) VSA_TRY(stage(context, args));
+/// The check of the first and the last kv head, with the query heads that share them.
+CheckResult check_outer_heads(BenchProblem& p, CheckResult (*check)(BenchProblem&)) {
+  p.look_at(0, 1);
+  CheckResult result = check(p);
+  if (result.ok() && p.c.num_kv_heads > 1) {
+    p.look_at(p.c.num_kv_heads - 1, 1);
+    if (const CheckResult last = check(p); !(last.error <= result.error)) result = last;
+  }
+  p.look_at(0, p.c.num_kv_heads);
+  return result;
+}
+
+/// Makes contestants of the calls on a problem.
+class Stages {
+ public:
+  Stages(BenchProblem& problem, const Context& context, const std::vector<std::string>& wanted)
+      : p_(problem), context_(context), wanted_(wanted) {}
+
+  /// If wanted, `x` runs `stage` with each of `calls`, unless it is known to be refused.
+  template <class Args>
+  void add(Contestant x, Status (*stage)(const Context&, const Args&),
+           std::vector<std::type_identity_t<Args>> calls, CheckResult (*check)(BenchProblem&)) {
+    if (!wanted_.empty() && std::ranges::find(wanted_, x.stage) == wanted_.end()) return;
+    x.refusal = p_.refusal(x.stage, x.reads);
+    x.check = [&p = p_, check] { return check_outer_heads(p, check); };
+    if (x.refusal.empty() && context_.backend == BackendId::kCuda) {
+      x.device = std::make_shared<Device>();
+      for (Args& args : calls) args = on_device(*x.device, args);
+    }
+    x.run = [context = context_, device = x.device, stage, calls = std::move(calls)]() -> Status {
+      for (const Args& args : calls) {
+        VSA_TRY(device ? device->call([&](const Context& c) { return stage(c, args); })
+                       : stage(context, args));
+      }
       return {};
     };
-    return;
+    all.push_back(std::move(x));
   }
-  const auto device = std::make_shared<Device>();
-  for (Args& args : calls) args = on_device(*device, args);
-  x.run = [device, stage, calls = std::move(calls)]() -> Status {
-    for (const Args& args : calls) {
-      VSA_TRY(device->call([&](const Context& c) { return stage(c, args); }));
-    }
-    return {};
-  };
-  x.wait = [device] { device->wait(); };
-  x.fetch = [device] { device->fetch(); };
+
+  std::vector<Contestant> all;
+
+ private:
+  BenchProblem& p_;
+  Context context_;
+  const std::vector<std::string>& wanted_;
+};
+
+double coarse_flops(const BenchProblem& p) {
+  const auto tiles = static_cast<double>(p.plan.num_tiles());
+  return pair_flops(tiles * tiles, p.c.head_dim) * static_cast<double>(p.c.num_heads);
 }
 
-std::vector<Contestant> forward_stages(BenchProblem& p, const Context& context) {
-  const double tile_pairs = static_cast<double>(p.plan.num_tiles() * p.plan.num_tiles());
-  const double coarse_flops =
-      pair_flops(tile_pairs, p.c.head_dim) * static_cast<double>(p.c.num_heads);
+void add_forward(Stages& to, BenchProblem& p) {
   const double fine_flops = pair_flops_of(p, p.lut.view());
   const double qkv = bytes_of({&p.q, &p.k, &p.v});
-  std::vector<Contestant> all;
-  all.push_back({.stage = "dense",
-                 .baseline = "",
-                 .flops = pair_flops_of(p, p.full_lut.view()),
-                 .bytes = qkv + bytes_of({&p.full_out, &p.full_lse}),
-                 .check = [&p] { return check_fine(p, true); }});
-  set_calls(all.back(), p, context, vsa::fine, {p.fine(true)});
-  all.push_back({.stage = "pool",
-                 .baseline = "",
-                 .flops = 0.0,
-                 .bytes = qkv + bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled}),
-                 .check = [&p] { return check_pool(p); }});
-  set_calls(all.back(), p, context, vsa::pool,
-            {p.pool(p.q, p.q_pooled), p.pool(p.k, p.k_pooled), p.pool(p.v, p.v_pooled)});
-  all.push_back(
-      {.stage = "coarse",
-       .reads = "pool",
-       .baseline = "",
-       .flops = coarse_flops,
-       .bytes = bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled, &p.scores, &p.coarse_out}),
-       .check = [&p] { return check_coarse(p); }});
-  set_calls(all.back(), p, context, vsa::coarse, {p.coarse()});
-  all.push_back({.stage = "select",
-                 .reads = "coarse",
-                 .baseline = "",
-                 .flops = 0.0,
-                 .bytes = bytes_of({&p.scores}),
-                 .check = [&p] { return check_select(p); }});
-  set_calls(all.back(), p, context, vsa::select, {p.select()});
-  all.push_back({.stage = "fine",
-                 .reads = "select",
-                 .baseline = "dense",
-                 .flops = fine_flops,
-                 .bytes = qkv + bytes_of({&p.fine_out, &p.lse}),
-                 .check = [&p] { return check_fine(p, false); }});
-  set_calls(all.back(), p, context, vsa::fine, {p.fine(false)});
-  all.push_back({.stage = "combine",
-                 .reads = "fine",
-                 .baseline = "",
-                 .flops = 0.0,
-                 .bytes = bytes_of({&p.fine_out, &p.coarse_out, &p.gate, &p.combined}),
-                 .check = [&p] { return check_combine(p); }});
-  set_calls(all.back(), p, context, vsa::combine, {p.combine()});
-  all.push_back(
-      {.stage = "attention",
-       .baseline = "dense",
-       .flops = fine_flops + coarse_flops,
-       .bytes = qkv + bytes_of({&p.gate, &p.out, &p.attention_lse, &p.attention_fine_out}),
-       .check = [&p] { return check_attention(p); }});
-  set_calls(all.back(), p, context, vsa::attention_forward, {p.attention()});
-  return all;
+  const double qkv_pooled = bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled});
+  to.add({.stage = "dense",
+          .flops = pair_flops_of(p, p.full_lut.view()),
+          .bytes = qkv + bytes_of({&p.full_out, &p.full_lse})},
+         vsa::fine, {p.fine(true)}, [](BenchProblem& x) { return check_fine(x, true); });
+  to.add({.stage = "tile", .bytes = bytes_of({&p.q, &p.tiled})}, vsa::tile, {p.tile()},
+         [](BenchProblem& x) { return check_tile(x); });
+  to.add({.stage = "untile", .reads = "tile", .bytes = bytes_of({&p.tiled, &p.untiled})},
+         vsa::untile, {p.untile()}, [](BenchProblem& x) { return check_untile(x); });
+  to.add({.stage = "norm_rope_pool",
+          .bytes = 2.0 * bytes_of({&p.normed}) + bytes_of({&p.normed_pooled, &p.cos, &p.sin})},
+         vsa::norm_rope_pool, {p.norm_rope_pool()},
+         [](BenchProblem& x) { return check_norm_rope_pool(x); });
+  to.add({.stage = "pool", .bytes = qkv + qkv_pooled}, vsa::pool,
+         {p.pool(p.at(p.q), p.at(p.q_pooled)), p.pool(p.at(p.k), p.at(p.k_pooled)),
+          p.pool(p.at(p.v), p.at(p.v_pooled))},
+         [](BenchProblem& x) { return check_pool(x); });
+  to.add({.stage = "coarse",
+          .reads = "pool",
+          .flops = coarse_flops(p),
+          .bytes = qkv_pooled + bytes_of({&p.scores, &p.coarse_out})},
+         vsa::coarse, {p.coarse()}, [](BenchProblem& x) { return check_coarse(x); });
+  to.add({.stage = "select", .reads = "coarse", .bytes = bytes_of({&p.scores})}, vsa::select,
+         {p.select()}, [](BenchProblem& x) { return check_select(x); });
+  to.add({.stage = "fine",
+          .reads = "select",
+          .baseline = "dense",
+          .flops = fine_flops,
+          .bytes = qkv + bytes_of({&p.fine_out, &p.lse})},
+         vsa::fine, {p.fine(false)}, [](BenchProblem& x) { return check_fine(x, false); });
+  to.add({.stage = "combine",
+          .reads = "fine",
+          .bytes = bytes_of({&p.fine_out, &p.coarse_out, &p.gate, &p.combined})},
+         vsa::combine, {p.combine()}, [](BenchProblem& x) { return check_combine(x); });
+  to.add({.stage = "attention",
+          .baseline = "dense",
+          .flops = fine_flops + coarse_flops(p),
+          .bytes = qkv + bytes_of({&p.gate, &p.out, &p.attention_lse, &p.attention_fine_out})},
+         vsa::attention_forward, {p.attention()},
+         [](BenchProblem& x) { return check_attention(x); });
 }
 
-std::vector<Contestant> backward_stages(BenchProblem& p, const Context& context) {
-  const double inputs = bytes_of({&p.q, &p.k, &p.v, &p.dout, &p.fine_out, &p.lse});
-  const double gradients = bytes_of({&p.dq, &p.dk, &p.dv});
-  const double tile_pairs = static_cast<double>(p.plan.num_tiles() * p.plan.num_tiles());
-  const double coarse_flops =
-      2.5 * pair_flops(tile_pairs, p.c.head_dim) * static_cast<double>(p.c.num_heads);
+void add_backward(Stages& to, BenchProblem& p) {
+  const double moved =
+      bytes_of({&p.q, &p.k, &p.v, &p.dout, &p.fine_out, &p.lse}) + bytes_of({&p.dq, &p.dk, &p.dv});
   const double fine_flops = 2.5 * pair_flops_of(p, p.lut.view());
-  std::vector<Contestant> all;
-  all.push_back({.stage = "dense_backward",
-                 .reads = "dense",
-                 .baseline = "",
-                 .flops = 2.5 * pair_flops_of(p, p.full_lut.view()),
-                 .bytes = inputs + gradients,
-                 .check = [&p] { return check_fine_backward(p, true); }});
-  set_calls(all.back(), p, context, vsa::fine_backward, {p.fine_backward(true)});
-  all.push_back({.stage = "pool_backward",
-                 .reads = "pool",
-                 .baseline = "",
-                 .flops = 0.0,
-                 .bytes = bytes_of({&p.q_pooled, &p.pool_dq}),
-                 .check = [&p] { return check_pool_backward(p); }});
-  set_calls(all.back(), p, context, vsa::pool_backward, {p.pool_backward()});
-  all.push_back({.stage = "coarse_backward",
-                 .reads = "combine_backward",
-                 .baseline = "",
-                 .flops = coarse_flops,
-                 .bytes = 2.0 * bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled}) +
-                          bytes_of({&p.dcoarse_out}),
-                 .check = [&p] { return check_coarse_backward(p); }});
-  set_calls(all.back(), p, context, vsa::coarse_backward, {p.coarse_backward()});
-  all.push_back({.stage = "fine_backward",
-                 .reads = "fine",
-                 .baseline = "dense_backward",
-                 .flops = fine_flops,
-                 .bytes = inputs + gradients,
-                 .check = [&p] { return check_fine_backward(p, false); }});
-  set_calls(all.back(), p, context, vsa::fine_backward, {p.fine_backward(false)});
-  all.push_back({.stage = "combine_backward",
-                 .reads = "fine",
-                 .baseline = "",
-                 .flops = 0.0,
-                 .bytes = bytes_of({&p.fine_out, &p.coarse_out, &p.gate, &p.dout, &p.dfine_out,
-                                    &p.dcoarse_out, &p.dgate}),
-                 .check = [&p] { return check_combine_backward(p); }});
-  set_calls(all.back(), p, context, vsa::combine_backward, {p.combine_backward()});
-  all.push_back({.stage = "attention_backward",
-                 .reads = "attention",
-                 .baseline = "dense_backward",
-                 .flops = fine_flops + coarse_flops,
-                 .bytes = inputs + gradients + bytes_of({&p.gate, &p.dgate}),
-                 .check = [&p] { return check_attention_backward(p); }});
-  set_calls(all.back(), p, context, vsa::attention_backward, {p.attention_backward()});
-  return all;
+  to.add({.stage = "dense_backward",
+          .reads = "dense",
+          .flops = 2.5 * pair_flops_of(p, p.full_lut.view()),
+          .bytes = moved},
+         vsa::fine_backward, {p.fine_backward(true)},
+         [](BenchProblem& x) { return check_fine_backward(x, true); });
+  to.add({.stage = "pool_backward", .reads = "pool", .bytes = bytes_of({&p.q_pooled, &p.pool_dq})},
+         vsa::pool_backward, {p.pool_backward()},
+         [](BenchProblem& x) { return check_pool_backward(x); });
+  to.add({.stage = "coarse_backward",
+          .reads = "combine_backward",
+          .flops = 2.5 * coarse_flops(p),
+          .bytes =
+              2.0 * bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled}) + bytes_of({&p.dcoarse_out})},
+         vsa::coarse_backward, {p.coarse_backward()},
+         [](BenchProblem& x) { return check_coarse_backward(x); });
+  to.add({.stage = "fine_backward",
+          .reads = "fine",
+          .baseline = "dense_backward",
+          .flops = fine_flops,
+          .bytes = moved},
+         vsa::fine_backward, {p.fine_backward(false)},
+         [](BenchProblem& x) { return check_fine_backward(x, false); });
+  to.add({.stage = "combine_backward",
+          .reads = "fine",
+          .bytes = bytes_of({&p.fine_out, &p.coarse_out, &p.gate, &p.dout, &p.dfine_out,
+                             &p.dcoarse_out, &p.dgate})},
+         vsa::combine_backward, {p.combine_backward()},
+         [](BenchProblem& x) { return check_combine_backward(x); });
+  to.add({.stage = "attention_backward",
+          .reads = "attention",
+          .baseline = "dense_backward",
+          .flops = fine_flops + 2.5 * coarse_flops(p),
+          .bytes = moved + bytes_of({&p.gate, &p.dgate})},
+         vsa::attention_backward, {p.attention_backward()},
+         [](BenchProblem& x) { return check_attention_backward(x); });
 }
 
 Contestant gemm_contestant(GemmBase& gemm, const Context& context) {
-  Contestant x{.stage = "gemm", .baseline = "", .flops = GemmBase::flops(), .bytes = 0.0};
+  Contestant x{.stage = "gemm", .flops = GemmBase::flops()};
   if (context.backend == BackendId::kCuda) {
     x.refusal = "[gemm] backend: expected reference or cpu, got cuda; the GEMM is the processor's";
   } else {
@@ -176,6 +175,9 @@ Contestant gemm_contestant(GemmBase& gemm, const Context& context) {
 std::vector<std::string> bench_stages() {
   return {"gemm",
           "dense",
+          "tile",
+          "untile",
+          "norm_rope_pool",
           "pool",
           "coarse",
           "select",
@@ -192,17 +194,15 @@ std::vector<std::string> bench_stages() {
 
 std::vector<Contestant> contestants(BenchProblem& problem, GemmBase& gemm, const Context& context,
                                     const std::vector<std::string>& stages) {
-  std::vector<Contestant> all;
-  Contestant of_processor = gemm_contestant(gemm, context);
-  if (of_processor.refusal.empty() || !stages.empty()) all.push_back(std::move(of_processor));
-  for (Contestant& x : forward_stages(problem, context)) all.push_back(std::move(x));
-  for (Contestant& x : backward_stages(problem, context)) all.push_back(std::move(x));
-  if (!stages.empty()) {
-    std::erase_if(all, [&](const Contestant& x) {
-      return std::ranges::find(stages, x.stage) == stages.end();
-    });
+  Stages to(problem, context, stages);
+  const bool named = std::ranges::find(stages, "gemm") != stages.end();
+  Contestant gemm_of_processor = gemm_contestant(gemm, context);
+  if (named || (stages.empty() && gemm_of_processor.refusal.empty())) {
+    to.all.push_back(std::move(gemm_of_processor));
   }
-  return all;
+  add_forward(to, problem);
+  add_backward(to, problem);
+  return std::move(to.all);
 }
 
 }  // namespace vsa::cli

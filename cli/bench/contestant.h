@@ -2,29 +2,30 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/bench/check.h"
 #include "cli/bench/gemm_base.h"
 #include "cli/bench/problem.h"
+#include "cli/common/device.h"
 
 namespace vsa::cli {
 
 struct Contestant {
   std::string stage;
-  std::string reads = {};            ///< the stage whose outputs it reads; empty: the case's inputs
-  std::string baseline;              ///< the contestant that `speedup` is against; empty: none
-  double flops = 0.0;                ///< of executed pairs; 0: not worth counting
-  double bytes = 0.0;                ///< inputs and outputs, each once
-  std::function<Status()> run = {};  ///< on the cuda backend it only enqueues
-  std::function<void()> wait = {};   ///< for what run enqueued; empty: nothing to wait for
-  std::function<void()> fetch = {};  ///< brings outputs to the host; empty: they are there
-  std::function<CheckResult()> check = {};  ///< of the outputs of the last run; empty: needs none
+  std::string reads = {};     ///< the stage whose outputs it reads; empty: the case's inputs
+  std::string baseline = {};  ///< the contestant that `speedup` is against; empty: none
+  double flops = 0.0;         ///< of executed pairs; 0: not worth counting
+  double bytes = 0.0;         ///< inputs and outputs, each once
+  std::shared_ptr<Device> device = {};      ///< where it runs; null: on the host
+  std::function<Status()> run = {};         ///< on a device it only enqueues
+  std::function<CheckResult()> check = {};  ///< of the outputs of the first run; empty: needs none
   std::string refusal = {};  ///< why the backend cannot run it; empty: as far as is known, it can
 };
 
-/// Names of all stages in the order in which they run: "gemm", "dense", "pool", ...,
+/// Names of all stages in the order in which they run: "gemm", "dense", "tile", ...,
 /// "attention", and the same with "_backward".
 std::vector<std::string> bench_stages();
 

@@ -5,17 +5,25 @@
 #include <algorithm>
 #include <chrono>
 
+#include "cli/bench/peak_memory.h"
 #include "cli/common/failure.h"
 
 namespace vsa::cli {
 namespace {
 
-Result<double> time_ms(const Contestant& x, int64_t times) {
+/// Milliseconds on the clock on the wall, the mean of that many calls.
+Result<double> wall_ms(const Contestant& x, int64_t times) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < times; ++i) VSA_TRY(x.run());
-  if (x.wait) x.wait();
   const auto passed = std::chrono::steady_clock::now() - start;
   return std::chrono::duration<double, std::milli>(passed).count() / static_cast<double>(times);
+}
+
+/// Milliseconds on the device.
+Result<double> device_ms(const Contestant& x, DeviceClock& clock) {
+  clock.start(*x.device);
+  VSA_TRY(x.run());
+  return clock.stop_ms(*x.device);
 }
 
 }  // namespace
@@ -36,15 +44,22 @@ void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,
     interrupt.check();
     Contestant& x = all[i].contestant;
     if (!all[i].ran()) continue;
-    const Result<double> first_ms = time_ms(x, 1);
+    const PeakMemory memory;
+    const Result<double> first_ms = wall_ms(x, 1);
+    const std::optional<int64_t> peak = memory.extra_bytes();
     if (first_ms.status().code() == StatusCode::kUnsupported) {
       x.refusal = first_ms.status().message();
       continue;
     }
-    // A sample lasts at least 1 ms, a thousand times what reading the clock costs.
-    all[i].inner = std::max<int64_t>(1, static_cast<int64_t>(1.0 / take(first_ms)));
+    check(first_ms.status());
+    if (x.device) {
+      x.device->fetch();
+    } else {
+      // A sample lasts at least 1 ms, a thousand times what reading the clock costs.
+      all[i].inner = std::max<int64_t>(1, static_cast<int64_t>(1.0 / *first_ms));
+    }
     if (!x.check) continue;
-    if (x.fetch) x.fetch();
+    all[i].extra_bytes = x.device ? std::optional(x.device->workspace_bytes()) : peak;
     all[i].check = x.check();
     if (!all[i].check->ok()) {
       throw Failure(ExitCode::kFailed,
@@ -57,13 +72,20 @@ void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,
 
 void time_all(const BenchCase& c, int64_t repeats, std::vector<Measured>& all, ProgressBar& bar,
               const InterruptScope& interrupt) {
-  for (int64_t round = 0; round <= repeats; ++round) {
-    for (Measured& x : all) {
+  std::optional<DeviceClock> clock;
+  const bool on_device = std::ranges::any_of(
+      all, [](const Measured& x) { return x.ran() && x.contestant.device != nullptr; });
+  if (on_device) clock.emplace();
+  const int64_t warm_up = on_device ? 3 : 1;
+  for (int64_t round = -warm_up; round < repeats; ++round) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      Measured& x = all[(i + static_cast<size_t>(round + warm_up)) % all.size()];
       if (!x.ran()) continue;
-      bar.update(c.name, round, repeats + 1, x.contestant.stage);
+      bar.update(c.name, round + warm_up, repeats + warm_up, x.contestant.stage);
       interrupt.check();
-      const double ms = take(time_ms(x.contestant, x.inner));
-      if (round > 0) x.ms.push_back(ms);
+      const double ms = take(x.contestant.device ? device_ms(x.contestant, *clock)
+                                                 : wall_ms(x.contestant, x.inner));
+      if (round >= 0) x.ms.push_back(ms);
     }
   }
 }

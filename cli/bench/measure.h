@@ -15,6 +15,9 @@ namespace vsa::cli {
 struct Measured {
   Contestant contestant;
   std::optional<CheckResult> check;
+  /// Memory that a call needs beyond its inputs and outputs: the workspace on a device; on the host
+  /// the peak of its first run. None where the system does not tell, or nothing is checked.
+  std::optional<int64_t> extra_bytes = {};
   int64_t inner = 1;  ///< calls that a sample is the mean of
   std::vector<double> ms;
 
@@ -32,9 +35,9 @@ struct Measured {
 void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,
                const InterruptScope& interrupt);
 
-/// Contestants that are not refused take turns, so that all see the same load of the machine; the
-/// first round warms up.
-/// Throws Failure.
+/// A round runs every contestant that is not refused, each round from another one on, so that all
+/// see the same load of the machine. The first rounds, 3 on a device and 1 elsewhere, warm up.
+/// Samples on a device are times of the device, each with a cold L2 cache. Throws Failure.
 void time_all(const BenchCase& c, int64_t repeats, std::vector<Measured>& all, ProgressBar& bar,
               const InterruptScope& interrupt);
 

@@ -8,8 +8,13 @@
 #include "cli/bench/case.h"
 #include "cli/common/owned_tensor.h"
 #include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
 
 namespace vsa::cli {
+
+/// [B, S, heads, D] from N(0, 1); the same for the same seed.
+OwnedTensor drawn(const BenchCase& c, int64_t heads, uint64_t seed);
+inline constexpr uint64_t kSeedOfQ = 1;
 
 /// Inputs drawn from N(0, 1) and room for everything that forward and backward write, all tensors
 /// in the order [B, S, H, D]. "full" names the dense case: every query tile keeps every kv tile.
@@ -27,7 +32,17 @@ struct BenchProblem {
   /// empty: nothing is known against it.
   std::string refusal(const std::string& stage, const std::string& reads) const;
 
-  PoolArgs pool(const OwnedTensor& x, const OwnedTensor& pooled) const;
+  /// From now on, views and calls are of `count` kv heads from `first` on and the query heads that
+  /// share them. Until then they are of all.
+  void look_at(int64_t first, int64_t count);
+  Tensor at(const OwnedTensor& x) const;  ///< `x` has the heads of q or those of k
+  Lut at(LutBuffer& table) const;
+  ConstLut at(const LutBuffer& table) const;
+
+  TileArgs tile() const;
+  UntileArgs untile() const;
+  NormRopePoolArgs norm_rope_pool() const;  ///< of all heads, which it norms together
+  PoolArgs pool(const ConstTensor& x, const Tensor& pooled) const;
   CoarseArgs coarse() const;
   SelectArgs select();
   FineArgs fine(bool full) const;
@@ -42,6 +57,8 @@ struct BenchProblem {
   BenchCase c;
   TilePlan plan;
   OwnedTensor q, k, v, gate, dout;
+  OwnedTensor tiled, untiled;
+  OwnedTensor normed, normed_pooled, cos, sin;  // normed: q until norm_rope_pool has run
   OwnedTensor q_pooled, k_pooled, v_pooled, scores, coarse_out;  // f32
   LutBuffer lut, full_lut, attention_lut;
   OwnedTensor fine_out, lse, full_out, full_lse, combined;
@@ -54,10 +71,14 @@ struct BenchProblem {
   template <class Args>
   Args on_tokens() const;
 
+  template <class Table>
+  Table at_heads(Table table) const;
+
   /// Runs what makes the outputs of `stage`, unless it or what it reads was refused.
   void run_stage(const std::string& stage, const std::string& reads,
                  const std::function<Status()>& call);
 
+  int64_t first_head_ = 0, num_heads_;           // kv heads that are looked at
   std::map<std::string, std::string> refusals_;  // stage -> what the backend said
 };
 

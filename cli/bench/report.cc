@@ -39,7 +39,11 @@ void add_measurements(nlohmann::ordered_json& line, const std::vector<Measured>&
   line["iqr_ms"] = x.iqr();
   line["min_ms"] = x.quantile(0.0);
   if (x.contestant.flops > 0.0) line["tflops"] = x.gflops() * 1e-3;
-  if (x.contestant.bytes > 0.0) line["gb_per_s"] = x.gigabytes_per_second();
+  if (x.contestant.bytes > 0.0) {
+    line["bytes"] = static_cast<int64_t>(x.contestant.bytes);
+    line["gb_per_s"] = x.gigabytes_per_second();
+  }
+  if (x.extra_bytes) line["extra_bytes"] = *x.extra_bytes;
   if (const auto speedup = ratio(find(all, x.contestant.baseline), &x)) {
     line["speedup_vs_dense"] = *speedup;
   }
@@ -57,7 +61,7 @@ void add_measurements(nlohmann::ordered_json& line, const std::vector<Measured>&
 }
 
 std::vector<std::string> cells_of(const std::vector<Measured>& all, const Measured& x) {
-  if (!x.ran()) return {x.contestant.stage, "unsupported", "", "", "", "", "", ""};
+  if (!x.ran()) return {x.contestant.stage, "unsupported", "", "", "", "", "", "", ""};
   const Measured* gemm = find(all, "gemm");
   const bool flops = x.contestant.flops > 0.0;
   const auto speedup = ratio(find(all, x.contestant.baseline), &x);
@@ -68,6 +72,7 @@ std::vector<std::string> cells_of(const std::vector<Measured>& all, const Measur
           flops && gemm ? fmt::format("{:.2f}", x.gflops() / gemm->gflops()) : "",
           x.contestant.bytes > 0.0 ? fmt::format("{:.2f}", x.gigabytes_per_second()) : "",
           speedup ? fmt::format("{:.2f}x", *speedup) : "",
+          x.extra_bytes ? fmt::format("{:.1f}", static_cast<double>(*x.extra_bytes) / 0x1p20) : "",
           x.check ? fmt::format("{:.1e}", x.check->error) : ""};
 }
 
@@ -114,6 +119,7 @@ nlohmann::ordered_json bench_json(const BenchProblem& p, const Machine& machine,
   line["backend_detail"] = machine.detail;
   line["cpu"] = machine.cpu;
   line["threads"] = machine.threads;
+  if (!machine.gpu.is_null()) line["gpu"] = machine.gpu;
   line["compiler"] = compiler();
   line["commit"] = commit();
   return line;
@@ -128,12 +134,14 @@ std::string bench_text(const BenchProblem& p, const Machine& machine,
       c.name, c.grid.f, c.grid.h, c.grid.w, c.tile.f, c.tile.h, c.tile.w, c.num_heads,
       c.num_kv_heads, c.head_dim, name(c.dtype), c.topk, p.plan.num_tiles(), machine.backend,
       machine.detail, machine.threads, machine.cpu);
-  Table table({"stage", "median ms", "IQR ms", "GFLOP/s", "of GEMM", "GB/s", "vs dense", "error"});
+  Table table({"stage", "median ms", "IQR ms", "GFLOP/s", "of GEMM", "GB/s", "vs dense",
+               "extra MiB", "error"});
   for (const Measured& x : all) table.add(cells_of(all, x));
   text += table.to_string() + refusals_of(all);
   if (const auto speedup = training_speedup(all)) {
     text += fmt::format("forward and backward together: {:.2f}x vs dense\n", *speedup);
   }
+  if (!machine.gpu.is_null()) text += fmt::format("GPU: {}\n", machine.gpu.dump());
   return text + "\n";
 }
 

@@ -1,7 +1,7 @@
 // What `vsa bench` prints of one case. Host-only.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -9,10 +9,11 @@
 
 namespace vsa::cli {
 
-/// What all lines of one run share.
+/// What all lines of one case share.
 struct Machine {
   std::string backend, detail, cpu;
   int threads = 0;
+  nlohmann::ordered_json gpu = {};  ///< what GpuWatch saw; null: nothing
 };
 
 /// One line about contestant `x` of `all`: its figures, or `unsupported` and why.

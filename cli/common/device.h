@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
 
 namespace vsa::cli {
 
@@ -24,6 +26,8 @@ class Device {
   /// Room on the device for an output, which `fetch` copies into `host`.
   Tensor out(const Tensor& host);
   Lut out(const Lut& host);
+  /// A copy on the device that calls change, and that `fetch` copies back.
+  Tensor in_out(const Tensor& host);
 
   /// Calls with this device's stream and the workspace that the call asks for; enqueues only.
   Status call(const std::function<Status(const Context&)>& stage);
@@ -32,12 +36,41 @@ class Device {
   /// Waits, and copies every output to where it belongs.
   void fetch();
 
+  /// The most workspace that a call asked for.
+  int64_t workspace_bytes() const;
+  /// The cudaStream_t of the calls.
+  void* stream() const;
+  /// Of the GPU, as nvidia-smi takes it.
+  std::string pci_bus_id() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Times what is enqueued on a device, by its own clock and with a cold L2 cache. Throws as Device.
+class DeviceClock {
+ public:
+  DeviceClock();
+  ~DeviceClock();
+  DeviceClock(const DeviceClock&) = delete;
+  DeviceClock& operator=(const DeviceClock&) = delete;
+
+  /// Empties the L2 cache and starts, when the stream gets there. Emptying takes the device about
+  /// as long as the host needs to enqueue the longest call, so that launches cost no time.
+  void start(const Device& device);
+  /// Waits for what was called since start(); milliseconds that it took.
+  double stop_ms(const Device& device);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
 /// The arguments of a call with everything in device memory.
+TileArgs on_device(Device& device, TileArgs args);
+UntileArgs on_device(Device& device, UntileArgs args);
+NormRopePoolArgs on_device(Device& device, NormRopePoolArgs args);
 PoolArgs on_device(Device& device, PoolArgs args);
 CoarseArgs on_device(Device& device, CoarseArgs args);
 SelectArgs on_device(Device& device, SelectArgs args);

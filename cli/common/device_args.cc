@@ -3,6 +3,28 @@
 
 namespace vsa::cli {
 
+TileArgs on_device(Device& device, TileArgs args) {
+  args.x = device.in(args.x);
+  args.tiled = device.out(args.tiled);
+  return args;
+}
+
+UntileArgs on_device(Device& device, UntileArgs args) {
+  args.tiled = device.in(args.tiled);
+  args.x = device.out(args.x);
+  return args;
+}
+
+NormRopePoolArgs on_device(Device& device, NormRopePoolArgs args) {
+  args.x = device.in_out(args.x);
+  args.weight = device.in(args.weight);
+  args.rstd = device.in(args.rstd);
+  args.cos = device.in(args.cos);
+  args.sin = device.in(args.sin);
+  args.pooled = device.out(args.pooled);
+  return args;
+}
+
 PoolArgs on_device(Device& device, PoolArgs args) {
   args.x = device.in(args.x);
   args.pooled = device.out(args.pooled);

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/cli/expect.h"
+#include "vsa/backend.h"
 
 namespace vsa::test {
 namespace {
@@ -12,6 +13,9 @@ namespace {
 using Args = std::vector<std::string>;
 
 const Args kStages = {"dense",
+                      "tile",
+                      "untile",
+                      "norm_rope_pool",
                       "pool",
                       "coarse",
                       "select",
@@ -57,6 +61,10 @@ TEST_F(CliBench, JsonLinesOfEveryStageChecked) {
       EXPECT_TRUE(stages.insert(stage).second) << stage;
       EXPECT_EQ(json["case"], "tiny");
       EXPECT_EQ(json["dtype"], dtype);
+      if (stage == "norm_rope_pool" && !implements(BackendId::kCpu, stage)) {
+        EXPECT_TRUE(json.contains("unsupported"));
+        continue;
+      }
       EXPECT_EQ(json["repeats"], 2);
       EXPECT_GT(json["median_ms"].get<double>(), 0.0) << stage;
       EXPECT_GE(json["iqr_ms"].get<double>(), 0.0) << stage;
@@ -65,6 +73,8 @@ TEST_F(CliBench, JsonLinesOfEveryStageChecked) {
       }
       if (stage == "gemm") continue;
       EXPECT_GT(json["gb_per_s"].get<double>(), 0.0) << stage;
+      EXPECT_GT(json["bytes"].get<int64_t>(), 0) << stage;
+      EXPECT_GE(json["extra_bytes"].get<int64_t>(), 0) << stage;
       EXPECT_LE(json["check"]["error"].get<double>(), json["check"]["tolerance"].get<double>());
       EXPECT_GT(json["check"]["tiles_checked"].get<int>(), 0);
     }

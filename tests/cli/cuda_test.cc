@@ -103,7 +103,15 @@ TEST_F(CliCuda, BenchChecksAndTimesWhatThereIs) {
   const RunResult result =
       on("cuda", {"bench", "--cases", cases, "--dtype", "bf16", "--repeats", "2", "--json"});
   expect_success(result);
-  EXPECT_EQ(std::ranges::count(result.out, '\n'), 13);
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 16);
+  std::istringstream rows(result.out);
+  for (std::string line; std::getline(rows, line);) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_GT(row["median_ms"].get<double>(), 0.0) << line;
+    EXPECT_LT(row["median_ms"].get<double>(), 50.0) << line << " more than this tiny case can take";
+    EXPECT_GE(row["extra_bytes"].get<int64_t>(), 0) << line;
+    EXPECT_GT(row["gpu"]["sm_mhz"][1].get<double>(), 0.0) << line;
+  }
   const RunResult f32 = on("cuda", {"bench", "--cases", cases, "--stage", "pool"});
   EXPECT_EQ(f32.exit_code, 3);
   EXPECT_THAT(f32.out, testing::HasSubstr("\nunsupported (pool): [pool] x: expected bf16|f16"));

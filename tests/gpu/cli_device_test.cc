@@ -1,4 +1,6 @@
 // What the vsa command does around a call on the CUDA backend: copies to the device and back.
+#include <algorithm>
+
 #include "cli/common/device.h"
 #include "tests/gpu/cases.h"
 #include "tests/support/compare.h"
@@ -90,6 +92,47 @@ TEST_F(GpuCli, GradientsAreWhatTheyAreWithoutTheHelper) {
   EXPECT_TRUE(same_bits(dk, want.dk));
   EXPECT_TRUE(same_bits(dv, want.dv));
   EXPECT_TRUE(same_bits(dgate, want.dgate_coarse));
+}
+
+TEST_F(GpuCli, WhatACallChangesInPlaceComesBack) {
+  VSA_NEEDS_GPU;
+  const TestTensor x = normal_tensor(DType::kBF16, {1, 2, plan.seq_len(), 64}, 1);
+  const auto normed_by = [&](const Context& context) {
+    TestTensor normed = x.as(DType::kBF16);
+    throw_if_error(
+        cli::on_backend(context, vsa::norm_rope_pool, {.x = normed.view(), .plan = &plan}));
+    return normed;
+  };
+  EXPECT_LT(relative_l2(normed_by(kCuda), normed_by(kReference)), 0.01);
+}
+
+/// From the beginning of what was called to its end: emptying the cache, 0.1 ms or more, is before.
+TEST_F(GpuCli, TheClockTimesTheCallAlone) {
+  VSA_NEEDS_GPU;
+  const TestTensor x = normal_tensor(DType::kBF16, {1, 2, plan.seq_len(), 64}, 1);
+  TestTensor pooled(DType::kF32, {1, 2, plan.num_tiles(), 64});
+  cli::Device device;
+  cli::DeviceClock clock;
+  const PoolArgs args =
+      cli::on_device(device, {.x = x.view(), .plan = &plan, .pooled = pooled.view()});
+  const auto pool = [&] {
+    throw_if_error(device.call([&](const Context& c) { return vsa::pool(c, args); }));
+  };
+  std::vector<double> empty_ms, pool_ms;
+  for (int i = 0; i < 9; ++i) {
+    clock.start(device);
+    empty_ms.push_back(clock.stop_ms(device));
+    clock.start(device);
+    pool();
+    pool_ms.push_back(clock.stop_ms(device));
+  }
+  std::ranges::sort(empty_ms);
+  std::ranges::sort(pool_ms);
+  EXPECT_LT(empty_ms[4], 0.02);
+  EXPECT_GT(pool_ms[4], empty_ms[4]);
+  EXPECT_LT(pool_ms[4], 0.1) << "launches are not part of it";
+  EXPECT_GT(device.workspace_bytes(), 0);
+  EXPECT_EQ(device.pci_bus_id().size(), 12U);  // 0000:1b:00.0
 }
 
 TEST_F(GpuCli, ARefusedCallIsAStatus) {

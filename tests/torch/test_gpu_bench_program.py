@@ -126,7 +126,7 @@ def bench(tmp_path):
         shutil.copy(ROOT / "tools/bench_gpu.sh", tmp_path / "tools")
         program("bin/cmake", f"echo >> {tmp_path}/built")
         program("bin/nvidia-smi", nvidia_smi)
-        program("build/bench/vsa_gpu_bench", 'echo alone "$@"')
+        program("build/cli/vsa", 'case "$*" in *--list*) printf "%s\\n" wan-a wan-b cube ;; *) echo alone "$@" ;; esac')
         found = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "PYTHON": program("bin/python", python), **environment}
         return subprocess.run([tmp_path / "tools/bench_gpu.sh"], env=found, capture_output=True, text=True, check=False)
 
@@ -164,7 +164,9 @@ def test_without_pytorch_there_are_rows_alone_and_no_tables_of_another_run(bench
     assert done.returncode == 0 and "this library alone" in done.stderr
     assert done.stdout == "out/bench-gpu.jsonl\n"
     assert [path.name for path in bench.out.iterdir()] == ["bench-gpu.jsonl"]
-    assert (bench.out / "bench-gpu.jsonl").read_text() == "alone wan 5\n"
+    assert (bench.out / "bench-gpu.jsonl").read_text() == (
+        "alone bench --backend cuda --cases bench/gpu.txt --case wan-a --case wan-b --repeats 5 --json\n")
+    assert "CASES: expected a regular expression that a case" in bench("exit 1", SEES_GPU, CASES="nosuch").stderr
 
 
 def test_a_run_without_rows_makes_no_tables(bench):

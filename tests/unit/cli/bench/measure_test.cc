@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench/peak_memory.h"
 #include "cli/bench/report.h"
 #include "cli/common/failure.h"
 
@@ -66,6 +69,68 @@ TEST_F(Bench, OneThatIsUnsupportedIsARowAndTheOthersRun) {
   EXPECT_THAT(text, testing::ContainsRegex("\ndense +unsupported"));
   EXPECT_THAT(text, testing::ContainsRegex("\nfine +[0-9.]+ "));
   EXPECT_THAT(text, HasSubstr(std::string("\nunsupported (dense, select): ") + kRefusal + "\n"));
+}
+
+/// A first call's memory is measured, also where freed memory could serve it.
+TEST_F(Bench, MemoryBeyondInputsAndOutputsIsThePeakOfTheCall) {
+  if (!PeakMemory().extra_bytes()) GTEST_SKIP() << "/proc does not tell the peak of this process";
+  const auto fill = [](size_t blocks) {
+    std::vector<std::vector<char>> memory;
+    for (size_t i = 0; i < blocks; ++i) memory.emplace_back(4096, 'x');
+    return memory.back().back();
+  };
+  EXPECT_EQ(fill(8192), 'x');  // 32 MiB, freed
+  add("fine", "", {});
+  all[0].contestant.run = [&]() -> Status {
+    EXPECT_EQ(fill(4096), 'x');
+    return {};
+  };
+  all[0].contestant.check = [] { return CheckResult{}; };
+  measure();
+  ASSERT_TRUE(all[0].extra_bytes.has_value());
+  EXPECT_GE(*all[0].extra_bytes, 15 << 20);  // the kernel counts pages in batches
+  EXPECT_LE(*all[0].extra_bytes, 20 << 20);
+  EXPECT_EQ(bench_json(problem, machine, all, all[0])["extra_bytes"], *all[0].extra_bytes);
+}
+
+/// Checks look at the first and the last kv head only.
+TEST_F(Bench, AWrongElementInTheFirstOrTheLastHeadIsSeen) {
+  BenchCase grouped = c;
+  grouped.num_heads = 6;
+  grouped.num_kv_heads = 3;
+  grouped.topk = 1;
+  BenchProblem p(grouped);
+  const Context context{.backend = BackendId::kCpu};
+  p.prepare(context, true);
+  GemmBase gemm;
+  const std::map<std::string, OwnedTensor*> outputs = {{"dense", &p.full_out},
+                                                       {"tile", &p.tiled},
+                                                       {"untile", &p.untiled},
+                                                       {"pool", &p.v_pooled},
+                                                       {"coarse", &p.coarse_out},
+                                                       {"fine", &p.fine_out},
+                                                       {"combine", &p.combined},
+                                                       {"attention", &p.out},
+                                                       {"dense_backward", &p.dk},
+                                                       {"pool_backward", &p.pool_dq},
+                                                       {"coarse_backward", &p.dv_pooled},
+                                                       {"fine_backward", &p.dq},
+                                                       {"combine_backward", &p.dgate},
+                                                       {"attention_backward", &p.dv}};
+  for (const auto& [stage, output] : outputs) {
+    const Contestant x = contestants(p, gemm, context, {stage}).at(0);
+    for (const bool last : {false, true}) {
+      check(x.run());
+      EXPECT_TRUE(x.check().ok()) << stage;
+      const Tensor& t = output->view();
+      const int64_t at = last ? (t.shape[1] - 1) * t.stride[1] : 0;
+      static_cast<float*>(t.data)[at] += 1.0F;
+      EXPECT_FALSE(x.check().ok()) << stage << (last ? ": last head" : ": first head");
+      static_cast<float*>(t.data)[at] = std::numeric_limits<float>::quiet_NaN();
+      EXPECT_FALSE(x.check().ok()) << stage << (last ? ": last head" : ": first head");
+      check(x.run());
+    }
+  }
 }
 
 TEST_F(Bench, AnyOtherErrorEndsTheRun) {
