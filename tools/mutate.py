@@ -4,24 +4,33 @@
 Works on a copy of the tree in build-mutation/, where only what a mutation touches is rebuilt. The
 mutations are in tools/mutations.py.
 
-usage: tools/mutate.py [-j JOBS] [WORD]    only mutations with WORD in their name or file
+With --gpu: those of tools/mutations_gpu.py, in kernels that run on a card. Each becomes a gpu_tests of its own, and
+all of them build-mutation/gpu, which runs on a machine with a GPU: tools/gpu_run.sh mutations.
+
+usage: tools/mutate.py [-j JOBS] [--gpu] [WORD]    only mutations with WORD in their name or file
 """
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from mutations import MUTATIONS
+from mutations_gpu import GPU_MUTATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPY = ROOT / "build-mutation" / "tree"
 BUILD = ROOT / "build-mutation" / "build"
+BUNDLE = ROOT / "build-mutation" / "gpu"
 # A mutation may turn a loop into an endless one; no named test takes half as long.
 TEST_TIMEOUT_S = 300
+# Libraries that belong to the machine's loader.
+OF_THE_LOADER = re.compile(r"/(libc|libm|libdl|librt|libpthread)\.so")
 
 
 class Failure(Exception):
@@ -77,24 +86,64 @@ def mutated(mutation, text):
     return text.replace(mutation.old, mutation.new)
 
 
-def noticed(mutation, jobs):
-    """Whether the named test fails on the mutated tree. Leaves the copy as it was."""
+@contextmanager
+def built(mutation, jobs):
+    """The mutated tree, built. Leaves the copy as it was."""
     path = COPY / mutation.file
     original = path.read_text()
     path.write_text(mutated(mutation, original))
     try:
         build(jobs, [mutation.binary])
-        return not run_test(mutation.binary, mutation.test)
+        yield
     finally:
         path.write_text(original)
+
+
+def keep_program(name):
+    """Puts gpu_tests as it is now into the bundle."""
+    shutil.copy(BUILD / "tests" / "gpu_tests", BUNDLE / name)
+    subprocess.run(["strip", BUNDLE / name], check=True)
+
+
+def make_bundle(chosen, jobs):
+    """A folder and one archive of it: the programs have all but a kernel in common, so all together take little more
+    than one where the compressor sees two at a time."""
+    print("building gpu_tests as it is ...", file=sys.stderr, flush=True)
+    build(jobs, ["gpu_tests"])
+    shutil.rmtree(BUNDLE, ignore_errors=True)
+    (BUNDLE / "lib").mkdir(parents=True)
+    keep_program("unchanged")
+    lines = []
+    for number, mutation in enumerate(chosen):
+        start = time.monotonic()
+        try:
+            with built(mutation, jobs):
+                keep_program(f"mutant{number}")
+        except Failure as failure:
+            raise Failure(f"{mutation.name}: {failure}") from None
+        lines.append(f"mutant{number}\t{mutation.test}\t{mutation.name}\n")
+        print(f"{mutation.name}  built ({time.monotonic() - start:.0f} s)", flush=True)
+    (BUNDLE / "mutants.tsv").write_text("".join(lines))
+    used = subprocess.run(["ldd", BUNDLE / "unchanged"], check=True, capture_output=True, text=True).stdout
+    for library in (line.split()[2] for line in used.splitlines() if "=> /" in line):
+        if not OF_THE_LOADER.search(library):
+            shutil.copy(library, BUNDLE / "lib")
+    shutil.copy(ROOT / "tools" / "gpu_run.sh", BUNDLE)
+    archive = BUNDLE.with_suffix(".tar.xz")
+    subprocess.run(["tar", "-C", BUNDLE.parent, "-I", "xz --lzma2=preset=6,dict=128MiB", "-cf", archive, BUNDLE.name],
+                   check=True)
+    print(f"{archive}: {archive.stat().st_size / 2**20:.0f} MiB. Where there is a GPU:\n"
+          f"tar -xf {archive.name} && {BUNDLE.name}/gpu_run.sh mutations")
+    return 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-j", type=int, default=os.cpu_count(), dest="jobs")
+    parser.add_argument("--gpu", action="store_true")
     parser.add_argument("word", nargs="?", default="")
     args = parser.parse_args()
-    chosen = [m for m in MUTATIONS if args.word in m.name or args.word in m.file]
+    chosen = [m for m in (GPU_MUTATIONS if args.gpu else MUTATIONS) if args.word in m.name or args.word in m.file]
     if not chosen:
         raise Failure(f"no mutation has {args.word!r} in its name or file")
 
@@ -111,6 +160,8 @@ def main():
         chosen.remove(mutation)
     if not chosen:
         return 0
+    if args.gpu:
+        return make_bundle(chosen, args.jobs)
     print("building the tree as it is ...", file=sys.stderr, flush=True)
     build(args.jobs, sorted({m.binary for m in chosen}))
     for binary, test in sorted({(m.binary, m.test) for m in chosen}):
@@ -122,7 +173,8 @@ def main():
     for mutation in chosen:
         start = time.monotonic()
         try:
-            caught = noticed(mutation, args.jobs)
+            with built(mutation, args.jobs):
+                caught = not run_test(mutation.binary, mutation.test)
         except Failure as failure:
             raise Failure(f"{mutation.name}: {failure}") from None
         missed += not caught

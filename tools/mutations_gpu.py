@@ -1,0 +1,91 @@
+"""What tools/mutate.py --gpu breaks in kernels that run on a card, and which test of gpu_tests must notice there.
+
+A mutation is found by its text, wherever below src/cuda that is: `old` must be there exactly once. At least one for
+each kernel.
+"""
+
+from pathlib import Path
+
+from mutations import Mutation
+
+CUDA = Path("src/cuda")
+
+
+def file_with(old):
+    """The source that has the text; the folder if none or several have, which check_mutations.py then reports."""
+    root = Path(__file__).resolve().parent.parent
+    found = [path for path in sorted((root / CUDA).rglob("*"))
+             if path.suffix in (".cu", ".h", ".cuh", ".cc") and old in path.read_text()]
+    return str(found[0].relative_to(root)) if len(found) == 1 else str(CUDA)
+
+
+def card(name, old, new, test):
+    return Mutation(name, file_with(old), old, new, "gpu_tests", test)
+
+
+def stage(name, old, new, test):
+    return card(name, old, new, f"*GpuStages.{test}/*")
+
+
+def backward(name, old, new, test):
+    return card(name, old, new, f"*GpuBackwardStages.{test}/*")
+
+
+GPU_MUTATIONS = [
+    stage("plan: the length of a tile is that of its last block", "len += block.len();", "len = block.len();", "Pool"),
+    stage("tile, untile: the first token for all of a tile", "from + (kToTileOrder ? position : slot) * p.from.seq",
+          "from + (kToTileOrder ? positions[0] : slot - row) * p.from.seq", "TileAndUntile"),
+    stage("pool: the last token of a half is left out", "active ? len * (group + 1) / kGroups : 0",
+          "active ? len * (group + 1) / kGroups - 1 : 0", "Pool"),
+    card("norm_rope_pool: the second of a pair turns the other way", "x[2 * j + 1] = a * s[j] + b * c[j];",
+         "x[2 * j + 1] = a * s[j] - b * c[j];", "*GpuNormRopePool.EveryNorm/*"),
+    stage("coarse scores: scale squared", "x[c] *= p.scale;", "x[c] *= p.scale * p.scale;", "Coarse"),
+    stage("coarse scores: an empty tile competes", "column >= p.num_kv_tiles || p.kv_len[column] == 0",
+          "column >= p.num_kv_tiles || p.kv_len[column] < 0", "Coarse"),
+    card("coarse out: the second half of the tiles is left out", "for (int g = 1; g < kGroups; ++g) total +=",
+         "for (int g = 1; g < kGroups - 1; ++g) total +=", "*GpuCoarseSizes.AsTheReference/*"),
+    card("select: a row in registers keeps one tile too many", "if (count >= k) found = key;",
+         "if (count > k) found = key;", "*GpuSelectSizes.DistinctScores/*"),
+    card("select: a long row keeps one tile too many", "int of_equal = k;", "int of_equal = k + 1;",
+         "*GpuSelectSizes.DistinctScores/*"),
+    card("select: of equal scores one is left out", "(j > threshold.last ? 1 : 0)", "(j >= threshold.last ? 1 : 0)",
+         "*GpuSelectSizes.TiesAndNan/*"),
+    card("the caller's table: a row loses a tile", "if (threadIdx.x % 32 == 0) to.count[row] = count;",
+         "if (threadIdx.x % 32 == 0) to.count[row] = count - 1;", "*GpuAttention.WithTheCallersTable/*"),
+    stage("schedule: both halves take the first one's row", "const bool same = has_second && tiles[0] == tiles[1];",
+          "const bool same = has_second && tiles[0] >= 0;", "Fine"),
+    card("schedule of chosen pairs: what lists have in common is miscounted", "__popc(own & bits[", "__popc(own | bits[",
+         "GpuSchedule.PairsBestFirst"),
+    stage("schedule: common tiles for own ones", "contains(other, tile) != (which == Which::kAlsoIn)",
+          "contains(other, tile) == (which == Which::kAlsoIn)", "Fine"),
+    stage("fine at head_dim 128: padding is read", "mask_scores(scores, row_bits(slot));",
+          "mask_scores(scores, row_bits(slot) | 1U);", "Fine"),
+    stage("fine at head_dim 64: padding is read", "(has_short, 0)) mask_scores(scores[0], row_bits(next));",
+          "(has_short, 0)) mask_scores(scores[0], row_bits(now));", "Fine"),
+    card("fine: the sum is not rescaled to a new maximum", "sum[row] *= by[row];", "sum[row] *= 1.0F;", "GpuMaxima.*"),
+    stage("epilogue: lse has the maximum's sign wrong", "(softmax.max[r] * p.scale_log2 + log2_fast(sum))",
+          "(log2_fast(sum) - softmax.max[r] * p.scale_log2)", "Fine"),
+    card("epilogue: the neighbour's gate", "x[2 * j + 1] = fmaf(g.y, c[2 * j + 1], x[2 * j + 1]);",
+         "x[2 * j + 1] = fmaf(g.x, c[2 * j + 1], x[2 * j + 1]);", "*GpuAttention.CombinedInTheFineKernel/*"),
+    stage("combine: one column of the coarse output for all", "fmaf(gate[j], __ldg(coarse + column + j), x[j])",
+          "fmaf(gate[j], __ldg(coarse + column), x[j])", "Combine"),
+    card("lut_t: the first of 32 tiles is left out", "if (tile >= place.first_column && tile < end) kept |=",
+         "if (tile > place.first_column && tile < end) kept |=", "GpuLutT.IsTheTranspose"),
+    backward("statistics: lse in natural units", "minus_lse_log2 = -lse * kLog2E;", "minus_lse_log2 = -lse;", "Fine"),
+    backward("dq: delta added", "dp[i] = p[i] * (dp[i] - delta_[i / 2 % 2]);",
+             "dp[i] = p[i] * (dp[i] + delta_[i / 2 % 2]);", "Fine"),
+    backward("dkv: the neighbour's delta", "(c % 2 == 0 ? delta.x : delta.y)", "(c % 2 == 1 ? delta.x : delta.y)",
+             "Fine"),
+    backward("coarse backward, rows: delta has the sign wrong", "sum == 0.0F ? 0.0F : 1.0F / sum, delta, 0.0F",
+             "sum == 0.0F ? 0.0F : 1.0F / sum, -delta, 0.0F", "Coarse"),
+    backward("coarse backward, scores: scale dropped", "f.scale * weight.x * (x.x - of_row.delta)",
+             "weight.x * (x.x - of_row.delta)", "Coarse"),
+    backward("coarse backward, products: only the first head of a group",
+             "for (int h = kv * f.group_size; h < (kv + 1) * f.group_size; ++h)",
+             "for (int h = kv * f.group_size; h < kv * f.group_size + 1; ++h)", "Coarse"),
+    backward("combine backward: an eighth of the tokens is left out",
+             "for (int i = 0; i < kRowsAtOnce; ++i) total += sums[i][d];",
+             "for (int i = 1; i < kRowsAtOnce; ++i) total += sums[i][d];", "Combine"),
+    backward("pool backward: divided by one token more", "share.x[j] = __ldg(from + j) / static_cast<float>(len);",
+             "share.x[j] = __ldg(from + j) / static_cast<float>(len + 1);", "Pool"),
+]
