@@ -245,3 +245,16 @@ def test_a_call_without_what_it_needs_is_the_models_own_error(model):
     enable_vsa(model, topk=1, dense_steps=1)
     with pytest.raises(TypeError, match="timestep"):
         model(hidden_states=inputs()["hidden_states"])
+
+
+def test_tensors_without_data(model):
+    """As for an estimate of memory, and for torch.export."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    enable_vsa(model, topk=1, gates=gate_weights())
+    want = run(model)
+    exported = torch.export.export(model, (), kwargs=inputs()).module()
+    torch.testing.assert_close(exported(**inputs())[0], want)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert model(**inputs())[0].shape == want.shape
+    assert torch.equal(run(model), want)

@@ -157,6 +157,18 @@ def test_gates_are_copies_of_what_was_given(model):
     assert all(bool(parameter.any()) for parameter in parameters_of(other))
 
 
+def test_disabled_and_kept(model):
+    dense = run(model)
+    enable_vsa(model, topk=2, gates=gate_weights())
+    want, gates = run(model), gates_of(model)
+    disable_vsa(model, keep_gates=True)
+    assert torch.equal(run(model), dense)
+    enable_vsa(model, topk=2)
+    assert torch.equal(run(model), want) and all(a is b for a, b in zip(gates_of(model), gates))
+    with pytest.raises(ValueError, match="drop_gates: expected one of drop_gates and keep_gates, got both"):
+        disable_vsa(model, drop_gates=True, keep_gates=True)
+
+
 def test_gates_in_some_layers_of_the_model_are_an_error(model):
     enable_vsa(model, topk=2, gates=gate_weights())
     del model.blocks[1].attn1.to_gate_compress

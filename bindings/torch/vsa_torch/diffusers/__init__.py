@@ -74,19 +74,25 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
     return report
 
 
-def disable_vsa(model, *, drop_gates=False):
+def disable_vsa(model, *, drop_gates=False, keep_gates=False):
     """Brings back the attention that the model had before enable_vsa.
 
-    A model with gates computes another function without them, so that needs drop_gates=True; to run
-    it densely with its gates, enable_vsa(model, sparsity=0).
+    A model with gates computes another function without them, so that needs drop_gates=True, which takes them
+    away, or keep_gates=True: they stay in the model, unused, for the next enable_vsa and for what is saved. To run it
+    densely with its gates, enable_vsa(model, sparsity=0).
+    Raises ValueError, NotImplementedError for other models.
     """
     found = [transformer for transformer, _ in _model.transformers(model)]
-    if not drop_gates and any(_gates.attached(block.attn1) is not None for t in found for block in t.blocks):
-        raise ValueError("[disable_vsa] drop_gates: expected True for a model trained with to_gate_compress, "
-                         "got False; enable_vsa(model, sparsity=0) is dense and keeps the gates")
+    if drop_gates and keep_gates:
+        raise ValueError("[disable_vsa] drop_gates: expected one of drop_gates and keep_gates, got both")
+    gated = any(_gates.attached(block.attn1) is not None for t in found for block in t.blocks)
+    if gated and not drop_gates and not keep_gates:
+        raise ValueError("[disable_vsa] drop_gates: expected True, or keep_gates=True, for a model trained with "
+                         "to_gate_compress, got False; enable_vsa(model, sparsity=0) is dense and uses the gates")
     for transformer in found:
         _remove(transformer)
-        _gates.Change("remove").apply(transformer, None)
+        if not keep_gates:
+            _gates.Change("remove").apply(transformer, None)
 
 
 def vsa_step(model, step):

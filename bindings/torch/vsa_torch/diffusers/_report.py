@@ -136,3 +136,5 @@ class VsaReport:
             kept = sum(row.kept for row in rows) / len(rows)
             lines.append(f"  step {step}: kept {kept:.1%}, dense layers {dense}{time}")
         return "\n".join(lines)
+
+    __repr__ = __str__

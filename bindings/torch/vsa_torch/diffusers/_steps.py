@@ -127,7 +127,8 @@ class Steps:
             raise ValueError("[enable_vsa] timestep: expected a known step while a CUDA graph is captured, got a "
                              "timestep on the device, which cannot be read then; capture inside "
                              "vsa_torch.diffusers.vsa_step(model, step)")
-        if capturing or timestep.device.type == "meta":
+        # A tensor without data, also one of a FakeTensorMode, tells nothing.
+        if capturing or timestep.device.type == "meta" or type(timestep) is not torch.Tensor and not needed:
             return Place(None, 0)
         highest = timestep.detach().amax()
         if not on_host and not needed:
