@@ -114,7 +114,7 @@ def test_blocks_cut_within_are_refused():
     (lambda: lists.from_delta(torch.zeros(1, 1, 1, 2).int(), torch.tensor([[[3]]])), "lut_count: expected 0 to 2"),
     (lambda: lists.from_delta(torch.zeros(1, 1, 1, 2), torch.tensor([[[1]]])), "lut: expected int32"),
     (lambda: lists.from_absolute(torch.zeros(1, 1, 2, 2).int(), torch.tensor([[[1]]])), "lut_count: expected the extents"),
-    (lambda: lists.to_block_mask(*one_row(0), seq_lengths=(128, 128), block_size=128), "block_size: expected pairs"),
+    (lambda: lists.to_block_mask(*one_row(0), seq_lengths=(128, 128), block_size=128), "block_size: expected two ints"),
     (lambda: lists.to_block_mask(*one_row(0), seq_lengths=(512, 128), block_size=(128, 128)), "lut: expected 4 query"),
     (lambda: lists.to_delta(torch.tensor([[[[0, 1]]]]), torch.tensor([[[2]]]), pitch=1), "pitch: expected at least 2"),
 ])

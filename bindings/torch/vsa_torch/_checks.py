@@ -21,9 +21,22 @@ def described(tensor):
 
 
 def tensors(operation, **named):
+    """Tensors that have a shape and lie in memory by strides."""
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"[{operation}] {name}: expected a tensor, got {type(value).__name__}")
+        if value.is_nested:
+            raise ValueError(f"[{operation}] {name}: expected a tensor by strides, got a nested one")
+        if value.layout != torch.strided:
+            raise ValueError(f"[{operation}] {name}: expected a tensor by strides, got {value.layout}")
+
+
+def readable(operation, **named):
+    """Tensors whose values the host can read."""
+    tensors(operation, **named)
+    for name, value in named.items():
+        if value.is_meta:
+            raise ValueError(f"[{operation}] {name}: expected a tensor with values, got {described(value)}")
 
 
 def like_query(operation, name, tensor, query, shape):
@@ -37,9 +50,7 @@ def like_query(operation, name, tensor, query, shape):
 
 
 def strided(operation, name, tensor):
-    """`tensor` lies in memory by strides, its last axis contiguous."""
-    if tensor.layout != torch.strided:
-        raise ValueError(f"[{operation}] {name}: expected a tensor by strides, got {tensor.layout}")
+    """The last axis of `tensor` is contiguous."""
     if tensor.stride()[-1] != 1 and tensor.shape[-1] != 1:
         raise ValueError(f"[{operation}] {name}: expected the last axis contiguous, got stride "
                          f"{tensor.stride(-1)}; use .contiguous()")
@@ -64,8 +75,7 @@ def sequence(operation, name, tensor, length, said_by):
 def qkv(operation, query, key, value, q_side, kv_side, gates=()):
     """query [B, Sq, H, D], key and value [B, Sk, H_kv, D], gates (name, tensor) like query. A side is the length of
     its sequence and the argument that says so."""
-    if not (isinstance(query, torch.Tensor) and isinstance(key, torch.Tensor) and isinstance(value, torch.Tensor)):
-        tensors(operation, query=query, key=key, value=value)
+    tensors(operation, query=query, key=key, value=value, **dict(gates))
     tokens(operation, "query", query)
     sequence(operation, "query", query, *q_side)
     strided(operation, "query", query)
@@ -105,19 +115,22 @@ def _int(value):
         return value
     if isinstance(value, bool) or torch.compiler.is_compiling():  # there, NumPy's ints are tensors
         return None
+    if isinstance(value, torch.Tensor) and (value.dtype == torch.bool or value.is_meta):
+        return None
     try:
         return operator.index(value)
-    except (TypeError, RuntimeError):  # RuntimeError: a tensor without data
+    except (TypeError, RuntimeError):  # RuntimeError: a tensor that has no value
         return None
 
 
 def _items(value):
     """The items of an array, a tensor or a sequence; the value itself if it has none."""
-    if isinstance(value, torch.Tensor):
-        if value.is_meta:
-            return (value,)
-        value = value.tolist()
-    return tuple(value) if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) else (value,)
+    if isinstance(value, (str, bytes)):
+        return (value,)
+    try:
+        return tuple(value.tolist() if isinstance(value, torch.Tensor) else value)
+    except (TypeError, RuntimeError):  # not iterable, or a tensor without values
+        return (value,)
 
 
 def integer(operation, name, value, least, most, of=""):
@@ -162,6 +175,21 @@ def share(operation, name, value):
     if value > 1:
         raise ValueError(f"[{operation}] {name}: expected a share of at most 1, got {value}")
     return value
+
+
+def flag(operation, name, value):
+    """`value`, which is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"[{operation}] {name}: expected True or False, got {type(value).__name__}")
+    return value
+
+
+def pair(operation, name, value, least):
+    """`value` as two ints of at least `least`, of query and key."""
+    found = [_int(number) for number in _items(value)]
+    if len(found) != 2 or not all([number is not None and least <= number <= MAX_TOKENS for number in found]):
+        raise ValueError(f"[{operation}] {name}: expected two ints (query, key) of at least {least}, got {value!r}")
+    return tuple(found)
 
 
 def choice(operation, name, value, choices):

@@ -55,6 +55,7 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     With a gradient out's fine part, lse and the list are kept beside the inputs.
     """
     operation = "video_sparse_attention"
+    _checks.flag(operation, "return_lse", return_lse)
     tile_shape = _checks.tile_shape(operation, tile_shape)
     prefix = _checks.prefix_lengths(operation, prefix)
     _either(operation, grid=grid, q_tile_len=q_tile_len)
@@ -116,6 +117,7 @@ def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 
     Cost: 4 D FLOP for every pair of tokens that meet.
     """
     operation = "block_sparse_attention"
+    _checks.flag(operation, "return_lse", return_lse)
     tile_shape = _checks.tile_shape(operation, tile_shape)
     _either(operation, grid=grid, q_tile_len=q_tile_len)
     q = kv = _side(operation, "q", grid, q_tile_len, tile_shape)

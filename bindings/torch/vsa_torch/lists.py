@@ -18,12 +18,10 @@ def from_map(block_map, *, pitch=None):
         raise ValueError(f"[from_map] block_map: expected bool, got {block_map.dtype}")
     count = block_map.sum(-1, dtype=torch.int32)
     longest = max(1, _longest(count))
-    pitch = longest if pitch is None else pitch
-    if pitch < longest:
-        raise ValueError(f"[from_map] pitch: expected at least {longest}, the longest row, got {pitch}")
+    pitch = longest if pitch is None else _pitch("from_map", pitch, longest)
     num_kv = block_map.shape[-1]
     order = torch.argsort((~block_map).to(torch.uint8), dim=-1, stable=True).to(torch.int32)
-    lut = torch.full((*block_map.shape[:-1], pitch), -1, dtype=torch.int32, device=block_map.device)
+    lut = _new("from_map", "pitch", count, (*count.shape, pitch)).fill_(-1)
     width = min(pitch, num_kv)
     lut[..., :width] = order[..., :width].masked_fill(_tail(count, width), -1)
     return lut, count
@@ -39,13 +37,13 @@ def to_map(lut, lut_count, num_kv_tiles):
         raise ValueError(f"[to_map] lut: expected indices 0 to {num_kv_tiles - 1}, got one outside")
     # Entries behind the count go to a column of their own that is cut off.
     columns = lut.long().masked_fill(tail, num_kv_tiles)
-    block_map = torch.zeros((*lut.shape[:-1], num_kv_tiles + 1), dtype=torch.bool, device=lut.device)
+    block_map = _new("to_map", "num_kv_tiles", tail, (*lut.shape[:-1], num_kv_tiles + 1)).fill_(False)
     return block_map.scatter_(-1, columns, True)[..., :num_kv_tiles]
 
 
 def from_onehot(onehot, *, pitch=None):
     """From bytes or bool [B, H, Nq, Nk] or [H, Nq, Nk], 1 where kept (Jenga)."""
-    _checks.tensors("from_onehot", onehot=onehot)
+    _checks.readable("from_onehot", onehot=onehot)
     if onehot.dtype not in (torch.uint8, torch.int8, torch.bool):
         raise ValueError(f"[from_onehot] onehot: expected bytes or bool, got {onehot.dtype}")
     if bool(((onehot != 0) & (onehot != 1)).any()):
@@ -76,37 +74,41 @@ def from_delta(delta, count):
 def to_delta(lut, lut_count, *, pitch=None):
     """To differences; the tail is 0, which CK's look-ahead may read. AITER's pitch is ceil(Sk / 128)."""
     lut, lut_count = _pair("to_delta", lut, lut_count)
-    pitch = lut.shape[-1] if pitch is None else pitch
-    if pitch < _longest(lut_count):
-        raise ValueError(f"[to_delta] pitch: expected at least {_longest(lut_count)}, the longest row, got {pitch}")
+    pitch = lut.shape[-1] if pitch is None else _pitch("to_delta", pitch, _longest(lut_count))
     delta = torch.cat((lut[..., :1], lut.diff(dim=-1)), dim=-1)
     delta = delta.masked_fill(_tail(lut_count, lut.shape[-1]), 0)
-    out = lut.new_zeros((*lut.shape[:-1], pitch))
+    out = _new("to_delta", "pitch", lut, (*lut.shape[:-1], pitch)).fill_(0)
     width = min(pitch, lut.shape[-1])
     out[..., :width] = delta[..., :width]
     return out, lut_count
 
 
-def from_block_mask(block_mask, *, batch=1, num_heads=1):
-    """From a BlockMask of FlexAttention that keeps whole blocks; broadcast axes become batch, num_heads.
+def from_block_mask(block_mask, *, batch=None, num_heads=None):
+    """From a BlockMask of FlexAttention that keeps whole blocks.
 
-    A block that its mask_mod cuts within cannot be said by a list, so it is refused. (create_block_mask
-    makes such blocks also where a length is no multiple of the block.)
+    batch and num_heads are those of the mask, or as many as its axes of extent 1 are to be repeated to. A block that
+    its mask_mod cuts within cannot be said by a list, so it is refused. (create_block_mask makes such blocks also where
+    a length is no multiple of the block.)
     """
-    from torch.nn.attention.flex_attention import noop_mask
+    from torch.nn.attention.flex_attention import BlockMask, noop_mask
 
-    shape = (batch, num_heads, block_mask.kv_num_blocks.shape[-1])
+    operation = "from_block_mask"
+    if not isinstance(block_mask, BlockMask):
+        raise TypeError(f"[{operation}] block_mask: expected a BlockMask, got {type(block_mask).__name__}")
     num_kv = -(-block_mask.seq_lengths[1] // block_mask.BLOCK_SIZE[1])
-    if block_mask.mask_mod is not noop_mask and bool(block_mask.kv_num_blocks.any()):
-        raise ValueError("[from_block_mask] block_mask: expected whole blocks only, got blocks that mask_mod "
-                         "cuts within")
     kept = None
     for index, count in ((block_mask.kv_indices, block_mask.kv_num_blocks),
                          (block_mask.full_kv_indices, block_mask.full_kv_num_blocks)):
         if index is not None:
+            _checks.readable(operation, block_mask=index)
             part = to_map(index.to(torch.int32), count.to(torch.int32), num_kv)
             kept = part if kept is None else kept | part
-    return from_map(kept.expand(*shape, num_kv))
+    if block_mask.mask_mod is not noop_mask and bool(block_mask.kv_num_blocks.any()):
+        raise ValueError(f"[{operation}] block_mask: expected whole blocks only, got blocks that mask_mod cuts within")
+    extents = [_repeated(operation, name, wanted, have)
+               for name, wanted, have in (("batch", batch, kept.shape[0]), ("num_heads", num_heads, kept.shape[1]))]
+    return tuple([_new(operation, "batch, num_heads", table, (*extents, *table.shape[2:])).copy_(table)
+                  for table in from_map(kept)])
 
 
 def to_block_mask(lut, lut_count, *, seq_lengths, block_size):
@@ -115,9 +117,8 @@ def to_block_mask(lut, lut_count, *, seq_lengths, block_size):
 
     operation = "to_block_mask"
     lut, lut_count = _pair(operation, lut, lut_count)
-    if len(seq_lengths) != 2 or not hasattr(block_size, "__len__") or len(block_size) != 2:
-        raise ValueError(f"[{operation}] block_size: expected pairs (q, kv) of seq_lengths and block_size, got "
-                         f"{seq_lengths} and {block_size}")
+    seq_lengths = _checks.pair(operation, "seq_lengths", seq_lengths, 1)
+    block_size = _checks.pair(operation, "block_size", block_size, 1)
     num_q = -(-seq_lengths[0] // block_size[0])
     if lut.shape[2] != num_q:
         raise ValueError(f"[{operation}] lut: expected {num_q} query tiles, as seq_lengths and block_size say, got "
@@ -125,11 +126,11 @@ def to_block_mask(lut, lut_count, *, seq_lengths, block_size):
     num_kv = -(-seq_lengths[1] // block_size[1])
     lut, lut_count = from_map(to_map(lut, lut_count, num_kv), pitch=num_kv)
     return BlockMask.from_kv_blocks(torch.zeros_like(lut_count), torch.zeros_like(lut), lut_count,
-                                    lut.clamp(min=0), BLOCK_SIZE=tuple(block_size), seq_lengths=seq_lengths)
+                                    lut.clamp(min=0), BLOCK_SIZE=block_size, seq_lengths=seq_lengths)
 
 
 def _four_axes(operation, name, tensor):
-    _checks.tensors(operation, **{name: tensor})
+    _checks.readable(operation, **{name: tensor})
     if tensor.dim() == 3:
         tensor = tensor.unsqueeze(0)
     if tensor.dim() != 4:
@@ -140,7 +141,7 @@ def _four_axes(operation, name, tensor):
 def _pair(operation, index, count):
     """Both as int32 of fitting shapes, counts within the pitch. Entries that no int32 holds are no tiles: refused,
     as is any other outside; what lies behind the count does not matter."""
-    _checks.tensors(operation, lut=index, lut_count=count)
+    _checks.readable(operation, lut=index, lut_count=count)
     for name, tensor in (("lut", index), ("lut_count", count)):
         if tensor.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"[{operation}] {name}: expected int32 or int64, got {tensor.dtype}")
@@ -154,6 +155,33 @@ def _pair(operation, index, count):
         if index.numel() and max(int(index.max()), -int(index.min())) > _checks.MAX_TOKENS:
             raise ValueError(f"[{operation}] lut: expected indices of tiles, got one beyond int32")
     return index.to(torch.int32), count.to(torch.int32)
+
+
+def _pitch(operation, pitch, longest):
+    """The width of a table, as an int that the longest row fits in."""
+    found = _checks._int(pitch)
+    if found is None or not longest <= found <= _checks.MAX_TOKENS:
+        raise ValueError(f"[{operation}] pitch: expected at least {longest}, the longest row, and below 2^31, got "
+                         f"{pitch!r}")
+    return found
+
+
+def _repeated(operation, name, wanted, have):
+    """The extent of an axis of extent `have` that is to be repeated to `wanted`, None for none."""
+    found = have if wanted is None else _checks._int(wanted)
+    if found is None or not 1 <= found <= _checks.MAX_TOKENS or have not in (1, found):
+        expected = f"{have}, as the mask has" if have != 1 else "a positive int"
+        raise ValueError(f"[{operation}] {name}: expected {expected}, got {wanted!r}")
+    return found
+
+
+def _new(operation, argument, like, shape):
+    """A tensor with the dtype and device of `like`; `argument` is what asked for that shape."""
+    try:
+        return like.new_empty(shape)
+    except RuntimeError:  # as PyTorch says it on the CPU; of what can fail, only memory is not checked
+        raise torch.OutOfMemoryError(f"[{operation}] {argument}: expected room for a table {list(shape)}, got "
+                                     "none") from None
 
 
 def _longest(count):

@@ -33,7 +33,7 @@ def vsa_sparse_attention(q, k, v, block_lut, block_counts, out=None, bias=None, 
     """
     operation = "vsa_sparse_attention"
     _four_axes(operation, q=q, k=k, v=v)
-    if strict:
+    if _checks.flag(operation, "strict", strict):
         _strict(operation, q, k, v, block_lut, block_counts)
     lut, count = lists.from_delta(block_lut, block_counts)
     return _run(operation, q, k, v, lut, count, out, (bias, lse, seqstart_q, seqstart_k), extents)
@@ -44,7 +44,7 @@ def jenga_sparse_attention(q, k, v, block_relation_onehot, out=None, bias=None, 
     """The same with a map [B, Hq, ceil(Sq/128), ceil(Sk/128)] of bytes or bool, 1 where a block is kept."""
     operation = "jenga_sparse_attention"
     _four_axes(operation, q=q, k=k, v=v)
-    if strict:
+    if _checks.flag(operation, "strict", strict):
         _strict_tensors(operation, q, k, v, block_relation_onehot=block_relation_onehot)
     lut, count = lists.from_onehot(block_relation_onehot)
     if block_relation_onehot.shape[-1] != -(-k.shape[2] // BLOCK):
@@ -87,13 +87,13 @@ def _check_extents(operation, q, k, v, extents):
              "hdim_q": head_dim, "hdim_v": v.shape[3], "max_seq_len_q": seq_len, "max_seq_len_k": k.shape[2]}
     for name, value in extents.items():
         if name in known:
-            if value not in (0, known[name]):
+            if _checks._int(value) not in (0, known[name]):
                 raise ValueError(f"[{operation}] {name}: expected {known[name]} as the tensors say, got {value}")
         elif name in ("i_perm", "o_perm"):
-            if not value:
+            if not (value is True or _checks._int(value) == 1):
                 raise NotImplementedError(f"[{operation}] {name}: expected True ([B,H,S,D]), got {value}")
         elif name in ("mod", "bias_type"):
-            if value != 0:
+            if _checks._int(value) != 0:
                 raise NotImplementedError(f"[{operation}] {name}: expected 0, got {value}")
         else:
             raise TypeError(f"[{operation}] unexpected keyword argument {name}")
