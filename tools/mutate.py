@@ -114,7 +114,7 @@ def make_bundle(chosen, jobs):
     (BUNDLE / "lib").mkdir(parents=True)
     keep_program("unchanged")
     lines = []
-    for number, mutation in enumerate(chosen):
+    for number, mutation in enumerate(sorted(chosen, key=lambda m: m.file)):  # a file is restored, and compiled again, once
         start = time.monotonic()
         try:
             with built(mutation, jobs):

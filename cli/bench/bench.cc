@@ -65,11 +65,7 @@ void run_case(const BenchCommand& command, const BenchCase& c, const Context& co
               GemmBase& gemm, const InterruptScope& interrupt, Outcome& outcome) {
   ProgressBar bar;
   BenchProblem problem(c);
-  const bool full =
-      command.stages.empty() || std::ranges::any_of(command.stages, [](const std::string& stage) {
-        return stage.starts_with("dense");
-      });
-  problem.prepare(context, full);
+  problem.prepare(context, command.stages.empty() ? bench_stages() : command.stages);
   std::vector<Measured> all;
   for (Contestant& x : contestants(problem, gemm, context, command.stages)) {
     all.push_back({.contestant = std::move(x), .check = {}, .ms = {}});

@@ -41,7 +41,7 @@ class Stages {
   void add(Contestant x, Status (*stage)(const Context&, const Args&),
            std::vector<std::type_identity_t<Args>> calls, CheckResult (*check)(BenchProblem&)) {
     if (!wanted_.empty() && std::ranges::find(wanted_, x.stage) == wanted_.end()) return;
-    x.refusal = p_.refusal(x.stage, x.reads);
+    x.refusal = p_.refusal(x.stage);
     x.check = [&p = p_, check] { return check_outer_heads(p, check); };
     if (x.refusal.empty() && context_.backend == BackendId::kCuda) {
       x.device = std::make_shared<Device>();
@@ -80,8 +80,8 @@ void add_forward(Stages& to, BenchProblem& p) {
          vsa::fine, {p.fine(true)}, [](BenchProblem& x) { return check_fine(x, true); });
   to.add({.stage = "tile", .bytes = bytes_of({&p.q, &p.tiled})}, vsa::tile, {p.tile()},
          [](BenchProblem& x) { return check_tile(x); });
-  to.add({.stage = "untile", .reads = "tile", .bytes = bytes_of({&p.tiled, &p.untiled})},
-         vsa::untile, {p.untile()}, [](BenchProblem& x) { return check_untile(x); });
+  to.add({.stage = "untile", .bytes = bytes_of({&p.tiled, &p.untiled})}, vsa::untile, {p.untile()},
+         [](BenchProblem& x) { return check_untile(x); });
   to.add({.stage = "norm_rope_pool",
           .bytes = 2.0 * bytes_of({&p.normed}) + bytes_of({&p.normed_pooled, &p.cos, &p.sin})},
          vsa::norm_rope_pool, {p.norm_rope_pool()},
@@ -91,22 +91,19 @@ void add_forward(Stages& to, BenchProblem& p) {
           p.pool(p.at(p.v), p.at(p.v_pooled))},
          [](BenchProblem& x) { return check_pool(x); });
   to.add({.stage = "coarse",
-          .reads = "pool",
           .flops = coarse_flops(p),
           .bytes = qkv_pooled + bytes_of({&p.scores, &p.coarse_out})},
          vsa::coarse, {p.coarse()}, [](BenchProblem& x) { return check_coarse(x); });
-  to.add({.stage = "select", .reads = "coarse", .bytes = bytes_of({&p.scores})}, vsa::select,
-         {p.select()}, [](BenchProblem& x) { return check_select(x); });
+  to.add({.stage = "select", .bytes = bytes_of({&p.scores})}, vsa::select, {p.select()},
+         [](BenchProblem& x) { return check_select(x); });
   to.add({.stage = "fine",
-          .reads = "select",
           .baseline = "dense",
           .flops = fine_flops,
           .bytes = qkv + bytes_of({&p.fine_out, &p.lse})},
          vsa::fine, {p.fine(false)}, [](BenchProblem& x) { return check_fine(x, false); });
-  to.add({.stage = "combine",
-          .reads = "fine",
-          .bytes = bytes_of({&p.fine_out, &p.coarse_out, &p.gate, &p.combined})},
-         vsa::combine, {p.combine()}, [](BenchProblem& x) { return check_combine(x); });
+  to.add(
+      {.stage = "combine", .bytes = bytes_of({&p.fine_out, &p.coarse_out, &p.gate, &p.combined})},
+      vsa::combine, {p.combine()}, [](BenchProblem& x) { return check_combine(x); });
   to.add({.stage = "attention",
           .baseline = "dense",
           .flops = fine_flops + coarse_flops(p),
@@ -120,36 +117,29 @@ void add_backward(Stages& to, BenchProblem& p) {
       bytes_of({&p.q, &p.k, &p.v, &p.dout, &p.fine_out, &p.lse}) + bytes_of({&p.dq, &p.dk, &p.dv});
   const double fine_flops = 2.5 * pair_flops_of(p, p.lut.view());
   to.add({.stage = "dense_backward",
-          .reads = "dense",
           .flops = 2.5 * pair_flops_of(p, p.full_lut.view()),
           .bytes = moved},
          vsa::fine_backward, {p.fine_backward(true)},
          [](BenchProblem& x) { return check_fine_backward(x, true); });
-  to.add({.stage = "pool_backward", .reads = "pool", .bytes = bytes_of({&p.q_pooled, &p.pool_dq})},
+  to.add({.stage = "pool_backward", .bytes = bytes_of({&p.q_pooled, &p.pool_dq})},
          vsa::pool_backward, {p.pool_backward()},
          [](BenchProblem& x) { return check_pool_backward(x); });
   to.add({.stage = "coarse_backward",
-          .reads = "combine_backward",
           .flops = 2.5 * coarse_flops(p),
           .bytes =
               2.0 * bytes_of({&p.q_pooled, &p.k_pooled, &p.v_pooled}) + bytes_of({&p.dcoarse_out})},
          vsa::coarse_backward, {p.coarse_backward()},
          [](BenchProblem& x) { return check_coarse_backward(x); });
-  to.add({.stage = "fine_backward",
-          .reads = "fine",
-          .baseline = "dense_backward",
-          .flops = fine_flops,
-          .bytes = moved},
-         vsa::fine_backward, {p.fine_backward(false)},
-         [](BenchProblem& x) { return check_fine_backward(x, false); });
+  to.add(
+      {.stage = "fine_backward", .baseline = "dense_backward", .flops = fine_flops, .bytes = moved},
+      vsa::fine_backward, {p.fine_backward(false)},
+      [](BenchProblem& x) { return check_fine_backward(x, false); });
   to.add({.stage = "combine_backward",
-          .reads = "fine",
           .bytes = bytes_of({&p.fine_out, &p.coarse_out, &p.gate, &p.dout, &p.dfine_out,
                              &p.dcoarse_out, &p.dgate})},
          vsa::combine_backward, {p.combine_backward()},
          [](BenchProblem& x) { return check_combine_backward(x); });
   to.add({.stage = "attention_backward",
-          .reads = "attention",
           .baseline = "dense_backward",
           .flops = fine_flops + 2.5 * coarse_flops(p),
           .bytes = moved + bytes_of({&p.gate, &p.dgate})},

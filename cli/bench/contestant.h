@@ -15,12 +15,11 @@ namespace vsa::cli {
 
 struct Contestant {
   std::string stage;
-  std::string reads = {};     ///< the stage whose outputs it reads; empty: the case's inputs
-  std::string baseline = {};  ///< the contestant that `speedup` is against; empty: none
-  double flops = 0.0;         ///< of executed pairs; 0: not worth counting
-  double bytes = 0.0;         ///< inputs and outputs, each once
-  std::shared_ptr<Device> device = {};      ///< where it runs; null: on the host
-  std::function<Status()> run = {};         ///< on a device it only enqueues
+  std::string baseline = {};            ///< the contestant that `speedup` is against; empty: none
+  double flops = 0.0;                   ///< of executed pairs; 0: not worth counting
+  double bytes = 0.0;                   ///< inputs and outputs, each once
+  std::shared_ptr<Device> device = {};  ///< where it runs; null: on the host
+  std::function<Status()> run = {};     ///< on a device it only enqueues
   std::function<CheckResult()> check = {};  ///< of the outputs of the first run; empty: needs none
   std::string refusal = {};  ///< why the backend cannot run it; empty: as far as is known, it can
 };

@@ -43,6 +43,23 @@ LutDims table(const BenchCase& c, int64_t num_tiles, int64_t pitch) {
   return {.batch = 1, .num_heads = c.num_heads, .num_q_tiles = num_tiles, .pitch = pitch};
 }
 
+/// The stage whose outputs `stage` reads; empty: it reads the inputs of the case alone.
+std::string read_by(const std::string& stage) {
+  static const std::map<std::string, std::string> kReads = {{"untile", "tile"},
+                                                            {"coarse", "pool"},
+                                                            {"select", "coarse"},
+                                                            {"fine", "select"},
+                                                            {"combine", "fine"},
+                                                            {"dense_backward", "dense"},
+                                                            {"pool_backward", "pool"},
+                                                            {"coarse_backward", "combine_backward"},
+                                                            {"fine_backward", "fine"},
+                                                            {"combine_backward", "fine"},
+                                                            {"attention_backward", "attention"}};
+  const auto found = kReads.find(stage);
+  return found == kReads.end() ? "" : found->second;
+}
+
 }  // namespace
 
 OwnedTensor drawn(const BenchCase& c, int64_t heads, uint64_t seed) {
@@ -86,40 +103,38 @@ BenchProblem::BenchProblem(const BenchCase& bench_case)
   for (OwnedTensor* x : {&dk, &dv}) *x = tokens(c, c.num_kv_heads);
 }
 
-void BenchProblem::prepare(const Context& context, bool full) {
-  run_stage("tile", "", [&] { return on_backend(context, vsa::tile, tile()); });
-  run_stage("pool", "", [&]() -> Status {
+void BenchProblem::prepare(const Context& context, const std::vector<std::string>& stages) {
+  for (const std::string& stage : stages) {
+    for (std::string s = read_by(stage); !s.empty(); s = read_by(s)) read_.insert(s);
+  }
+  run_stage("tile", [&] { return on_backend(context, vsa::tile, tile()); });
+  run_stage("pool", [&]() -> Status {
     VSA_TRY(on_backend(context, vsa::pool, pool(at(q), at(q_pooled))));
     VSA_TRY(on_backend(context, vsa::pool, pool(at(k), at(k_pooled))));
     return on_backend(context, vsa::pool, pool(at(v), at(v_pooled)));
   });
-  run_stage("coarse", "pool", [&] { return on_backend(context, vsa::coarse, coarse()); });
-  run_stage("select", "coarse", [&] { return on_backend(context, vsa::select, select()); });
-  run_stage("fine", "select", [&] { return on_backend(context, vsa::fine, fine(false)); });
-  if (full) run_stage("dense", "", [&] { return on_backend(context, vsa::fine, fine(true)); });
-  run_stage("attention", "",
-            [&] { return on_backend(context, vsa::attention_forward, attention()); });
-  run_stage("combine_backward", "fine",
+  run_stage("coarse", [&] { return on_backend(context, vsa::coarse, coarse()); });
+  run_stage("select", [&] { return on_backend(context, vsa::select, select()); });
+  run_stage("fine", [&] { return on_backend(context, vsa::fine, fine(false)); });
+  run_stage("dense", [&] { return on_backend(context, vsa::fine, fine(true)); });
+  run_stage("attention", [&] { return on_backend(context, vsa::attention_forward, attention()); });
+  run_stage("combine_backward",
             [&] { return on_backend(context, vsa::combine_backward, combine_backward()); });
 }
 
-std::string BenchProblem::refusal(const std::string& stage, const std::string& reads) const {
-  for (const std::string& name : {stage, reads}) {
-    if (const auto found = refusals_.find(name); found != refusals_.end()) return found->second;
+std::string BenchProblem::refusal(const std::string& stage) const {
+  for (std::string s = stage; !s.empty(); s = read_by(s)) {
+    if (const auto found = refusals_.find(s); found != refusals_.end()) return found->second;
   }
   return "";
 }
 
-void BenchProblem::run_stage(const std::string& stage, const std::string& reads,
-                             const std::function<Status()>& call) {
-  std::string why = refusal(stage, reads);
-  if (why.empty()) {
-    const Status status = call();
-    if (status.ok()) return;
-    if (status.code() != StatusCode::kUnsupported) check(status);
-    why = status.message();
-  }
-  refusals_[stage] = why;
+void BenchProblem::run_stage(const std::string& stage, const std::function<Status()>& call) {
+  if (!read_.contains(stage) || !refusal(stage).empty()) return;
+  const Status status = call();
+  if (status.ok()) return;
+  if (status.code() != StatusCode::kUnsupported) check(status);
+  refusals_[stage] = status.message();
 }
 
 void BenchProblem::look_at(int64_t first, int64_t count) {

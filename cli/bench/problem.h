@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "cli/bench/case.h"
 #include "cli/common/owned_tensor.h"
@@ -24,13 +26,12 @@ struct BenchProblem {
   BenchProblem(const BenchProblem&) = delete;
   BenchProblem& operator=(const BenchProblem&) = delete;
 
-  /// Runs forward on `context` once, so that every tensor that a stage reads is there; those of the
-  /// dense case only if `full`, because they take the longest. What the backend answers with
-  /// Unsupported is left out. Throws Failure on any other error.
-  void prepare(const Context& context, bool full);
-  /// Why the backend cannot run `stage` here, or cannot make what it reads from the stage `reads`;
-  /// empty: nothing is known against it.
-  std::string refusal(const std::string& stage, const std::string& reads) const;
+  /// Runs on `context` once what the given stages read the outputs of. What the backend answers
+  /// with Unsupported is left out. Throws Failure on any other error.
+  void prepare(const Context& context, const std::vector<std::string>& stages);
+  /// Why the backend cannot run `stage` here, or cannot make what it reads; empty: nothing is known
+  /// against it.
+  std::string refusal(const std::string& stage) const;
 
   /// From now on, views and calls are of `count` kv heads from `first` on and the query heads that
   /// share them. Until then they are of all.
@@ -74,11 +75,12 @@ struct BenchProblem {
   template <class Table>
   Table at_heads(Table table) const;
 
-  /// Runs what makes the outputs of `stage`, unless it or what it reads was refused.
-  void run_stage(const std::string& stage, const std::string& reads,
-                 const std::function<Status()>& call);
+  /// Runs what makes the outputs of `stage`, unless nothing reads them, or it or what it reads was
+  /// refused.
+  void run_stage(const std::string& stage, const std::function<Status()>& call);
 
   int64_t first_head_ = 0, num_heads_;           // kv heads that are looked at
+  std::set<std::string> read_;                   // stages whose outputs are read
   std::map<std::string, std::string> refusals_;  // stage -> what the backend said
 };
 

@@ -101,7 +101,7 @@ TEST_F(Bench, AWrongElementInTheFirstOrTheLastHeadIsSeen) {
   grouped.topk = 1;
   BenchProblem p(grouped);
   const Context context{.backend = BackendId::kCpu};
-  p.prepare(context, true);
+  p.prepare(context, bench_stages());
   GemmBase gemm;
   const std::map<std::string, OwnedTensor*> outputs = {{"dense", &p.full_out},
                                                        {"tile", &p.tiled},
@@ -143,15 +143,15 @@ TEST_F(Bench, ARefusalReachesWhatReadsIt) {
   BenchCase wide = c;
   wide.dtype = DType::kF64;
   BenchProblem refused(wide);
-  refused.prepare({.backend = BackendId::kCpu}, true);
-  const std::string why = refused.refusal("pool", "");
+  refused.prepare({.backend = BackendId::kCpu}, bench_stages());
+  const std::string why = refused.refusal("pool");
   EXPECT_THAT(why, HasSubstr("[pool] x: expected"));
-  EXPECT_EQ(refused.refusal("fine", "select"), why);
-  EXPECT_EQ(refused.refusal("coarse_backward", "combine_backward"), why);
-  EXPECT_THAT(refused.refusal("attention_backward", "attention"), HasSubstr("[attention_forward]"));
+  EXPECT_EQ(refused.refusal("fine"), why);
+  EXPECT_EQ(refused.refusal("coarse_backward"), why);
+  EXPECT_THAT(refused.refusal("attention_backward"), HasSubstr("[attention_forward]"));
 
-  problem.prepare({.backend = BackendId::kCpu}, true);
-  for (const std::string& stage : bench_stages()) EXPECT_EQ(problem.refusal(stage, ""), "");
+  problem.prepare({.backend = BackendId::kCpu}, bench_stages());
+  for (const std::string& stage : bench_stages()) EXPECT_EQ(problem.refusal(stage), "");
 }
 
 }  // namespace
