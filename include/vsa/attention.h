@@ -22,6 +22,12 @@ struct AttentionArgs {
   std::optional<float> scale{};  ///< default 1 / sqrt(D)
   CoarseRounding rounding = CoarseRounding::kNone;
 
+  // What exists already is given here and not computed again; each may be empty.
+  ConstTensor q_pooled{};              ///< [B, H, Nq, D] f32: as `pool` or `norm_rope_pool` gave it
+  ConstTensor k_pooled{}, v_pooled{};  ///< [B, H_kv, Nk, D] f32
+  /// [B, H, Nq, D] f32: as `coarse` gave it. With a `lut`, too, no coarse stage runs.
+  ConstTensor coarse_out{};
+
   Tensor out;         ///< [B, H, Sq, D]
   Tensor lse{};       ///< [B, H, Sq, 1] f32, natural log; may be empty; backward needs it
   Tensor fine_out{};  ///< [B, H, Sq, D]; may be empty; backward needs it

@@ -1,11 +1,13 @@
 // Which implementation runs, and the context every call takes. Host-only.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "vsa/status.h"
+#include "vsa/tensor.h"
 
 namespace vsa {
 
@@ -30,6 +32,33 @@ std::vector<BackendInfo> backends();
 /// Whether the backend is compiled in and has the call of that name ("fine_backward", say),
 /// whatever this machine can run. A call that it lacks is Unsupported.
 bool implements(BackendId id, std::string_view operation);
+
+/// Where the tensors and tables of a call are.
+enum class MemoryKind : int { kHost = 0, kDevice = 1 };
+
+/// What a backend takes, whatever this machine can run. Programs ask for these traits, not for the
+/// name of the backend, so that they work with one that is added later.
+struct BackendTraits {
+  DTypes token_dtypes;               ///< of q, k, v, gates and whatever has a row for each token
+  DTypes tile_dtypes;                ///< of means, scores, lse
+  int64_t head_dim_step = 1;         ///< head_dims are the multiples of this ...
+  int64_t max_head_dim = INT64_MAX;  ///< ... up to this
+  int64_t row_bytes = 1;             ///< rows that long, of a token dtype, begin at multiples of it
+  MemoryKind memory = MemoryKind::kHost;
+  bool has_workspace = false;  ///< calls need Context::workspace, see workspace_query
+  bool has_streams = false;    ///< calls only enqueue on Context::stream
+  /// What a user can do about a dtype or head_dim that is not taken; for messages.
+  std::string_view dtype_remedy{};
+  std::string_view head_dim_remedy{};
+
+  constexpr bool takes_head_dim(int64_t head_dim) const {
+    return head_dim % head_dim_step == 0 && head_dim <= max_head_dim;
+  }
+};
+
+/// @return InvalidArgument (id outside the enum) | Unsupported (not part of this build), with the
+/// reason
+Result<BackendTraits> backend_traits(BackendId id);
 
 /// Most threads that a call may ask for. One more than cores gains nothing, and OpenMP ends the
 /// process if it cannot start as many as it is told to.

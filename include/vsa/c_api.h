@@ -326,6 +326,9 @@ typedef struct vsa_attention_args {
   vsa_const_lut lut;         /* the caller's own selection; may be left out */
   vsa_scale scale;
   int32_t rounding; /* VSA_ROUNDING_... of the coarse stage */
+  vsa_const_tensor q_pooled, k_pooled,
+      v_pooled;                /* means that exist already; each may be left out */
+  vsa_const_tensor coarse_out; /* if it exists already; may be left out */
   vsa_tensor out;
   vsa_tensor lse, fine_out; /* each may be left out; backward needs them */
   vsa_lut lut_out;          /* the selection that ran; may be left out */

@@ -31,7 +31,7 @@ struct NormRopePoolArgs {
   ConstTensor cos{}, sin{};  ///< [1, 1, S, D / 2] f32; both empty: no rotation
   Tensor pooled{};           ///< [B, H, N, D] f32; may be empty
 };
-/// Cost: one read and one write of x. On backends reference and cuda.
+/// Cost: one read and one write of x.
 Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args);
 
 }  // namespace vsa

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,25 @@ enum class DType : int { kF32 = 0, kBF16 = 1, kF16 = 2, kF64 = 3 };
 std::string_view name(DType dtype);
 /// Bytes per element; 0 for a value outside the enum.
 int64_t size_bytes(DType dtype);
+
+/// A set of dtypes.
+class DTypes {
+ public:
+  constexpr DTypes() = default;                     ///< none
+  constexpr DTypes(DType one) : bits_(bit(one)) {}  // NOLINT(google-explicit-constructor)
+  constexpr DTypes(std::initializer_list<DType> list) {
+    for (const DType t : list) bits_ |= bit(t);
+  }
+  constexpr bool contains(DType t) const { return (bits_ & bit(t)) != 0; }
+
+ private:
+  /// 0 for a value outside the enum, which is therefore in no set.
+  static constexpr unsigned bit(DType t) {
+    const auto i = static_cast<unsigned>(t);
+    return i < 4 ? 1U << i : 0U;
+  }
+  unsigned bits_ = 0;
+};
 
 /// The extents of an attention tensor, for designated initialisers.
 struct Dims {

@@ -1,12 +1,16 @@
 // Finds the table of a backend. Host-only.
 #pragma once
 
+#include <string>
+
 #include "src/core/backend_table.h"
 
 namespace vsa {
 
 /// The backend's table; null if it is not compiled in or id is outside the enum.
 const BackendTable* find_backend(BackendId id);
+/// Why a backend is not part of this build.
+std::string absence(BackendId id);
 
 /// The backend's table, if it can run here. @return InvalidArgument (id outside the enum) |
 /// Unsupported (not compiled in, or not for this machine), with the reason.

@@ -6,8 +6,6 @@
 
 #include "src/api/registry.h"
 #include "src/core/validate.h"
-#include "vsa/attention.h"
-#include "vsa/norm_rope_pool.h"
 
 namespace vsa {
 namespace {
@@ -51,17 +49,18 @@ Status checked_run(std::string_view operation, const Context& context, const Arg
                    Entry<Args> entry) {
   const Result<const BackendTable*> table = usable_backend(operation, context.backend);
   VSA_TRY(table.status());
-  VSA_TRY(validate(context, args));
+  VSA_TRY(validate((*table)->traits, context, args));
   const auto run = (*table)->*entry;
   if (run == nullptr) {
     return unsupported(fmt::format("[{}] backend: expected one that provides it, got {}", operation,
                                    name(context.backend)));
   }
-  if (context.workspace_query != nullptr && !(*table)->has_workspace) {
+  if (context.workspace_query != nullptr && !(*table)->traits.has_workspace) {
     *context.workspace_query = 0;
     return {};
   }
-  const bool takes_workspace = (*table)->has_workspace && context.workspace_query == nullptr &&
+  const bool takes_workspace = (*table)->traits.has_workspace &&
+                               context.workspace_query == nullptr &&
                                context.workspace_source.take != nullptr;
   const Args full = resolved(args);
   return takes_workspace ? run_with_taken(operation, context, full, run) : run(context, full);
@@ -82,47 +81,10 @@ Status dispatch(const char* operation, const Context& context, const Args& args,
 
 }  // namespace
 
-Status tile(const Context& context, const TileArgs& args) {
-  return dispatch("tile", context, args, &BackendTable::tile);
-}
-Status untile(const Context& context, const UntileArgs& args) {
-  return dispatch("untile", context, args, &BackendTable::untile);
-}
-Status pool(const Context& context, const PoolArgs& args) {
-  return dispatch("pool", context, args, &BackendTable::pool);
-}
-Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args) {
-  return dispatch("norm_rope_pool", context, args, &BackendTable::norm_rope_pool);
-}
-Status coarse(const Context& context, const CoarseArgs& args) {
-  return dispatch("coarse", context, args, &BackendTable::coarse);
-}
-Status select(const Context& context, const SelectArgs& args) {
-  return dispatch("select", context, args, &BackendTable::select);
-}
-Status fine(const Context& context, const FineArgs& args) {
-  return dispatch("fine", context, args, &BackendTable::fine);
-}
-Status combine(const Context& context, const CombineArgs& args) {
-  return dispatch("combine", context, args, &BackendTable::combine);
-}
-Status pool_backward(const Context& context, const PoolBackwardArgs& args) {
-  return dispatch("pool_backward", context, args, &BackendTable::pool_backward);
-}
-Status coarse_backward(const Context& context, const CoarseBackwardArgs& args) {
-  return dispatch("coarse_backward", context, args, &BackendTable::coarse_backward);
-}
-Status fine_backward(const Context& context, const FineBackwardArgs& args) {
-  return dispatch("fine_backward", context, args, &BackendTable::fine_backward);
-}
-Status combine_backward(const Context& context, const CombineBackwardArgs& args) {
-  return dispatch("combine_backward", context, args, &BackendTable::combine_backward);
-}
-Status attention_forward(const Context& context, const AttentionArgs& args) {
-  return dispatch("attention_forward", context, args, &BackendTable::attention_forward);
-}
-Status attention_backward(const Context& context, const AttentionBackwardArgs& args) {
-  return dispatch("attention_backward", context, args, &BackendTable::attention_backward);
-}
+#define VSA_DEFINE_CALL(stage, Args, fields)                      \
+  Status stage(const Context& context, const Args& args) {        \
+    return dispatch(#stage, context, args, &BackendTable::stage); \
+  }
+VSA_FOR_EACH_STAGE(VSA_DEFINE_CALL)
 
 }  // namespace vsa

@@ -8,10 +8,6 @@
 namespace vsa {
 namespace {
 
-constexpr int64_t kMaxHeadDim = 256;
-constexpr int64_t kHeadDimStep = 8;    // one AVX2 vector of floats
-constexpr int64_t kCudaRowBytes = 16;  // what the copy engine and vector loads of a GPU ask for
-
 std::string to_string(DTypes dtypes) {
   std::string text;
   for (const DType t : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
@@ -56,6 +52,20 @@ bool spans_fit(const ConstTensor& t) {
   return !__builtin_mul_overflow(elements, size_bytes(t.dtype), &elements);
 }
 
+/// "of 64 or 128", or "that is a multiple of 8 up to 256".
+std::string head_dims(const BackendTraits& traits) {
+  constexpr int64_t kFew = 4;
+  const int64_t step = traits.head_dim_step;
+  if (traits.max_head_dim / step > kFew) {
+    return fmt::format("that is a multiple of {} up to {}", step, traits.max_head_dim);
+  }
+  std::string text = fmt::format("of {}", step);
+  for (int64_t d = 2 * step; d <= traits.max_head_dim; d += step) {
+    text += fmt::format("{} {}", d + step > traits.max_head_dim ? " or" : ",", d);
+  }
+  return text;
+}
+
 std::string strides(const ConstTensor& t) {
   return fmt::format("strides [{},{},{},{}] for shape [{},{},{},{}]", t.stride[0], t.stride[1],
                      t.stride[2], t.stride[3], t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
@@ -67,16 +77,6 @@ Status ArgCheck::fault(std::string_view argument, std::string_view expected, std
                        std::string_view hint) const {
   return invalid_argument(fmt::format("[{}] {}: expected {}, got {}{}{}", operation_, argument,
                                       expected, got, hint.empty() ? "" : "; ", hint));
-}
-
-DTypes ArgCheck::token_dtypes() const {
-  const DTypes all{DType::kF32, DType::kBF16, DType::kF16};
-  if (is_cuda()) return {DType::kBF16, DType::kF16};
-  return is_reference() ? all.with(DType::kF64) : all;
-}
-
-DTypes ArgCheck::tile_dtypes() const {
-  return is_reference() ? DTypes{DType::kF32, DType::kF64} : DTypes{DType::kF32};
 }
 
 Status ArgCheck::context() const {
@@ -107,18 +107,10 @@ Status ArgCheck::scale(const std::optional<float>& scale) const {
 }
 
 Status ArgCheck::head_dim(std::string_view argument, int64_t head_dim) const {
-  if (is_cuda()) {
-    if (head_dim == 64 || head_dim == 128) return {};
-    return unsupported(
-        fmt::format("[{}] {}: expected a head_dim of 64 or 128 on the cuda backend, got {}; the "
-                    "cpu backend takes multiples of {} up to {}",
-                    operation_, argument, head_dim, kHeadDimStep, kMaxHeadDim));
-  }
-  if (is_reference() || (head_dim % kHeadDimStep == 0 && head_dim <= kMaxHeadDim)) return {};
-  return unsupported(fmt::format(
-      "[{}] {}: expected a head_dim that is a multiple of {} up to {} on the {} backend, got {}; "
-      "the reference backend takes any",
-      operation_, argument, kHeadDimStep, kMaxHeadDim, name(context_.backend), head_dim));
+  if (traits_.takes_head_dim(head_dim)) return {};
+  return unsupported(fmt::format("[{}] {}: expected a head_dim {} on the {} backend, got {}; {}",
+                                 operation_, argument, head_dims(traits_), name(context_.backend),
+                                 head_dim, traits_.head_dim_remedy));
 }
 
 Status ArgCheck::head_groups(std::string_view argument, int64_t num_heads,
@@ -136,17 +128,16 @@ Status ArgCheck::tensor(std::string_view argument, const ConstTensor& t, DTypes 
   if (size_bytes(t.dtype) == 0) {
     return fault(argument, expected(), fmt::format("dtype {}", static_cast<int>(t.dtype)), hint);
   }
-  if (t.dtype == DType::kF64 && !is_reference()) {
-    return unsupported(
-        fmt::format("[{}] {}: expected {} on the {} backend, got {}; the reference "
-                    "backend takes f64",
-                    operation_, argument, expected(), name(context_.backend), vsa::to_string(t)));
-  }
-  if (t.dtype == DType::kF32 && is_cuda() && dtypes.contains(DType::kBF16)) {
-    return unsupported(
-        fmt::format("[{}] {}: expected {} on the cuda backend, got {}; convert it, "
-                    "or take the cpu backend",
-                    operation_, argument, expected(), vsa::to_string(t)));
+  // Tokens are what may come in 16 bits.
+  const bool takes_dtype =
+      dtypes.contains(DType::kBF16) || dtypes.contains(DType::kF16)
+          ? traits_.token_dtypes.contains(t.dtype)
+          : traits_.token_dtypes.contains(t.dtype) || traits_.tile_dtypes.contains(t.dtype);
+  if (!takes_dtype) {
+    return unsupported(fmt::format(
+        "[{}] {}: expected {} on the {} backend, got {}; {}", operation_, argument, expected(),
+        name(context_.backend), vsa::to_string(t),
+        t.dtype == DType::kF64 ? "the reference backend takes f64" : traits_.dtype_remedy));
   }
   if (!dtypes.contains(t.dtype) || !matches(t.shape, shape)) {
     return fault(argument, expected(), vsa::to_string(t), hint);
@@ -168,21 +159,21 @@ Status ArgCheck::memory(std::string_view argument, const ConstTensor& t) const {
     return fault(argument, fmt::format("an address that is a multiple of {}", size_bytes(t.dtype)),
                  fmt::format("{}", t.data));
   }
-  return is_cuda() ? cuda_rows(argument, t) : Status();
+  return traits_.token_dtypes.contains(t.dtype) ? aligned_rows(argument, t) : Status();
 }
 
-/// Rows of tokens must start at multiples of 16 bytes on a GPU.
-Status ArgCheck::cuda_rows(std::string_view argument, const ConstTensor& t) const {
-  if (size_bytes(t.dtype) != 2) return {};
-  bool aligned = reinterpret_cast<uintptr_t>(t.data) % kCudaRowBytes == 0;
+Status ArgCheck::aligned_rows(std::string_view argument, const ConstTensor& t) const {
+  const int64_t bytes = traits_.row_bytes;
+  if (t.shape[3] * size_bytes(t.dtype) < bytes) return {};
+  bool aligned = reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) == 0;
   for (size_t axis = 0; axis < 3; ++axis) {
-    aligned = aligned && (t.shape[axis] == 1 || t.stride[axis] * 2 % kCudaRowBytes == 0);
+    aligned = aligned && (t.shape[axis] == 1 || t.stride[axis] * size_bytes(t.dtype) % bytes == 0);
   }
   if (aligned) return {};
   return unsupported(fmt::format(
-      "[{}] {}: expected rows at multiples of {} bytes on the cuda backend, got address {} and {}; "
+      "[{}] {}: expected rows at multiples of {} bytes on the {} backend, got address {} and {}; "
       "copy it",
-      operation_, argument, kCudaRowBytes, t.data, strides(t)));
+      operation_, argument, bytes, name(context_.backend), t.data, strides(t)));
 }
 
 Status ArgCheck::input(std::string_view argument, const ConstTensor& t, DTypes dtypes,
@@ -190,6 +181,11 @@ Status ArgCheck::input(std::string_view argument, const ConstTensor& t, DTypes d
   VSA_TRY(tensor(argument, t, dtypes, shape, hint));
   inputs_.push_back(region_of(argument, t));
   return {};
+}
+
+Status ArgCheck::optional_input(std::string_view argument, const ConstTensor& t, DTypes dtypes,
+                                const Shape& shape) {
+  return t.empty() ? Status() : input(argument, t, dtypes, shape);
 }
 
 Status ArgCheck::output(std::string_view argument, const Tensor& t, DTypes dtypes,

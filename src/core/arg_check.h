@@ -18,44 +18,20 @@
 
 namespace vsa {
 
-/// A set of dtypes.
-class DTypes {
- public:
-  constexpr DTypes(DType one) : bits_(bit(one)) {}  // NOLINT(google-explicit-constructor)
-  constexpr DTypes(std::initializer_list<DType> list) {
-    for (const DType t : list) bits_ |= bit(t);
-  }
-  constexpr bool contains(DType t) const { return (bits_ & bit(t)) != 0; }
-  constexpr DTypes with(DType t) const {
-    DTypes more = *this;
-    more.bits_ |= bit(t);
-    return more;
-  }
-
- private:
-  /// 0 for a value outside the enum, which is therefore in no set.
-  static constexpr unsigned bit(DType t) {
-    const auto i = static_cast<unsigned>(t);
-    return i < 4 ? 1U << i : 0U;
-  }
-  unsigned bits_ = 0;
-};
-
 /// An extent that the argument itself decides.
 inline constexpr int64_t kAnyExtent = -1;
 using Shape = std::array<int64_t, 4>;
 
 class ArgCheck {
  public:
-  ArgCheck(std::string_view operation, const Context& context)
-      : operation_(operation), context_(context) {}
+  /// @param traits  of the backend of `context`; outlives this
+  ArgCheck(std::string_view operation, const BackendTraits& traits, const Context& context)
+      : operation_(operation), traits_(traits), context_(context) {}
 
-  /// f32, bf16 or f16; f64 too on the reference backend, f32 not on cuda.
-  DTypes token_dtypes() const;
-  /// f32; f64 too on the reference backend.
-  DTypes tile_dtypes() const;
+  DTypes token_dtypes() const { return traits_.token_dtypes; }
+  DTypes tile_dtypes() const { return traits_.tile_dtypes; }
 
-  /// Backend inside the enum, thread count in range.
+  /// Thread count in range.
   Status context() const;
   Status plan(std::string_view argument, const TilePlan* plan) const;
   Status scale(const std::optional<float>& scale) const;
@@ -65,6 +41,9 @@ class ArgCheck {
   /// @param hint appended to a message about dtype, shape or missing data; may be empty.
   Status input(std::string_view argument, const ConstTensor& t, DTypes dtypes, const Shape& shape,
                std::string_view hint = {});
+  /// An input that may be left out.
+  Status optional_input(std::string_view argument, const ConstTensor& t, DTypes dtypes,
+                        const Shape& shape);
   /// A tensor that is written: besides, no two elements share memory.
   Status output(std::string_view argument, const Tensor& t, DTypes dtypes, const Shape& shape);
   /// An output that may be left out.
@@ -80,8 +59,8 @@ class ArgCheck {
   /// Indices below `end`, ascending and unique.
   Status ascending(std::string_view argument, std::span<const int32_t> list, int64_t end);
   Status select_options(const SelectOptions& options, int64_t num_q_tiles, int64_t num_kv_tiles);
-  /// A selection that is read: extents, counts and entries. On cuda only the extents: the table is
-  /// in device memory, and what it holds out of range is ignored there.
+  /// A selection that is read: extents, counts and entries. In device memory only the extents: what
+  /// it holds out of range is ignored there.
   Status input_lut(std::string_view argument, const ConstLut& lut, const LutDims& dims,
                    int64_t num_kv_tiles, std::string_view hint = {});
   /// A selection that is written; dims.pitch is the least pitch.
@@ -95,17 +74,16 @@ class ArgCheck {
                std::string_view hint = {}) const;
 
  private:
-  bool is_reference() const { return context_.backend == BackendId::kReference; }
-  bool is_cuda() const { return context_.backend == BackendId::kCuda; }
   Status tensor(std::string_view argument, const ConstTensor& t, DTypes dtypes, const Shape& shape,
                 std::string_view hint) const;
   Status memory(std::string_view argument, const ConstTensor& t) const;
-  Status cuda_rows(std::string_view argument, const ConstTensor& t) const;
+  Status aligned_rows(std::string_view argument, const ConstTensor& t) const;
   Status lut_extents(std::string_view argument, const ConstLut& lut, const LutDims& dims,
                      std::string_view hint) const;
   void remember_lut(std::string_view argument, const ConstLut& lut, std::vector<Region>& where);
 
   std::string_view operation_;
+  const BackendTraits& traits_;
   Context context_;
   std::vector<Region> inputs_;
   std::vector<Region> outputs_;

@@ -86,7 +86,7 @@ Status ArgCheck::input_lut(std::string_view argument, const ConstLut& lut, const
                            int64_t num_kv_tiles, std::string_view hint) {
   VSA_TRY(lut_extents(argument, lut, dims, hint));
   remember_lut(argument, lut, inputs_);
-  if (is_cuda()) return {};
+  if (traits_.memory == MemoryKind::kDevice) return {};
   const int64_t pitch = lut.dims.pitch;
   const int64_t rows = dims.batch * dims.num_heads * dims.num_q_tiles;
   const auto place = [&](int64_t row) {

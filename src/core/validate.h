@@ -1,29 +1,18 @@
 // The one place where arguments of a call are checked, for every entrance and backend. Host-only.
 #pragma once
 
-#include "vsa/attention.h"
-#include "vsa/norm_rope_pool.h"
+#include "src/core/stage_list.h"
 
 namespace vsa {
 
-/// Whether the arguments are what stages.h and attention.h ask for, on the backend of `context`.
-/// Reads the lists and tables among them, no tensor; touches no output.
+/// Whether the arguments are what stages.h and attention.h ask for, and what a backend of these
+/// traits takes. Reads the lists among them, and tables in host memory; no tensor, no output.
 /// @return InvalidArgument | Unsupported (dtype or head_dim that this backend lacks)
 /// Cost: one read of the look-up table, if there is one.
-Status validate(const Context& context, const TileArgs& args);
-Status validate(const Context& context, const UntileArgs& args);
-Status validate(const Context& context, const PoolArgs& args);
-Status validate(const Context& context, const PoolBackwardArgs& args);
-Status validate(const Context& context, const NormRopePoolArgs& args);
-Status validate(const Context& context, const CoarseArgs& args);
-Status validate(const Context& context, const CoarseBackwardArgs& args);
-Status validate(const Context& context, const SelectArgs& args);
-Status validate(const Context& context, const FineArgs& args);
-Status validate(const Context& context, const FineBackwardArgs& args);
-Status validate(const Context& context, const CombineArgs& args);
-Status validate(const Context& context, const CombineBackwardArgs& args);
-Status validate(const Context& context, const AttentionArgs& args);
-Status validate(const Context& context, const AttentionBackwardArgs& args);
+#define VSA_DECLARE_VALIDATE(stage, Args, fields) \
+  Status validate(const BackendTraits& traits, const Context& context, const Args& args);
+VSA_FOR_EACH_STAGE(VSA_DECLARE_VALIDATE)
+#undef VSA_DECLARE_VALIDATE
 
 /// The softmax scale where the caller gives none: 1 / sqrt(head_dim).
 float default_scale(int64_t head_dim);

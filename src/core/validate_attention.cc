@@ -1,6 +1,5 @@
 // Validation of the token-level attention: fine and the whole operator. Host-only.
-#include "src/core/arg_check.h"
-#include "src/core/validate.h"
+#include "src/core/check_args.h"
 
 namespace vsa {
 namespace {
@@ -19,7 +18,6 @@ struct Extents {
 /// Context, plans, scale, q, k and v: what all four entrances share.
 template <class Args>
 Status qkv(ArgCheck& check, const Args& args, Extents& extents) {
-  VSA_TRY(check.context());
   VSA_TRY(check.plan("q_plan", args.q_plan));
   VSA_TRY(check.plan("kv_plan", args.kv_plan));
   VSA_TRY(check.scale(args.scale));
@@ -41,18 +39,16 @@ Status qkv(ArgCheck& check, const Args& args, Extents& extents) {
 
 }  // namespace
 
-Status validate(const Context& context, const FineArgs& args) {
-  ArgCheck check("fine", context);
+Status check_args(ArgCheck& check, const FineArgs& args) {
   Extents e;
   VSA_TRY(qkv(check, args, e));
   VSA_TRY(check.input_lut("lut", args.lut, e.lut, e.num_kv_tiles));
   VSA_TRY(check.output("out", args.out, args.q.dtype, e.q));
   VSA_TRY(check.optional_output("lse", args.lse, check.tile_dtypes(), e.lse));
-  return check.separate_outputs();
+  return {};
 }
 
-Status validate(const Context& context, const FineBackwardArgs& args) {
-  ArgCheck check("fine_backward", context);
+Status check_args(ArgCheck& check, const FineBackwardArgs& args) {
   Extents e;
   VSA_TRY(qkv(check, args, e));
   const DType dtype = args.q.dtype;
@@ -63,17 +59,22 @@ Status validate(const Context& context, const FineBackwardArgs& args) {
   VSA_TRY(check.output("dq", args.dq, dtype, e.q));
   VSA_TRY(check.output("dk", args.dk, dtype, e.kv));
   VSA_TRY(check.output("dv", args.dv, dtype, e.kv));
-  return check.separate_outputs();
+  return {};
 }
 
-Status validate(const Context& context, const AttentionArgs& args) {
-  ArgCheck check("attention_forward", context);
+Status check_args(ArgCheck& check, const AttentionArgs& args) {
   Extents e;
   VSA_TRY(qkv(check, args, e));
   VSA_TRY(check.rounding(args.rounding));
   const DType dtype = args.q.dtype;
   VSA_TRY(check.gate("gate_coarse", args.gate_coarse, dtype, e.q));
   VSA_TRY(check.gate("gate_fine", args.gate_fine, dtype, e.q));
+  const Shape q_tiles{e.q[0], e.q[1], e.lut.num_q_tiles, e.q[3]};
+  const Shape kv_tiles{e.kv[0], e.kv[1], e.num_kv_tiles, e.kv[3]};
+  VSA_TRY(check.optional_input("q_pooled", args.q_pooled, check.tile_dtypes(), q_tiles));
+  VSA_TRY(check.optional_input("k_pooled", args.k_pooled, check.tile_dtypes(), kv_tiles));
+  VSA_TRY(check.optional_input("v_pooled", args.v_pooled, check.tile_dtypes(), kv_tiles));
+  VSA_TRY(check.optional_input("coarse_out", args.coarse_out, check.tile_dtypes(), q_tiles));
   LutDims lut_out = e.lut;
   if (args.lut.empty() && args.lut.count == nullptr) {
     VSA_TRY(check.select_options(args.select, e.lut.num_q_tiles, e.num_kv_tiles));
@@ -89,11 +90,10 @@ Status validate(const Context& context, const AttentionArgs& args) {
   if (!args.lut_out.empty() || args.lut_out.count != nullptr) {
     VSA_TRY(check.output_lut("lut_out", args.lut_out, lut_out));
   }
-  return check.separate_outputs();
+  return {};
 }
 
-Status validate(const Context& context, const AttentionBackwardArgs& args) {
-  ArgCheck check("attention_backward", context);
+Status check_args(ArgCheck& check, const AttentionBackwardArgs& args) {
   Extents e;
   VSA_TRY(qkv(check, args, e));
   const DType dtype = args.q.dtype;
@@ -108,7 +108,7 @@ Status validate(const Context& context, const AttentionBackwardArgs& args) {
   VSA_TRY(check.output("dv", args.dv, dtype, e.kv));
   VSA_TRY(check.optional_output("dgate_coarse", args.dgate_coarse, dtype, e.q));
   VSA_TRY(check.optional_output("dgate_fine", args.dgate_fine, dtype, e.q));
-  return check.separate_outputs();
+  return {};
 }
 
 }  // namespace vsa

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/core/arg_check.h"
+#include "src/core/check_args.h"
 #include "src/core/validate.h"
 
 namespace vsa {
@@ -35,9 +35,7 @@ int64_t lut_pitch(const SelectOptions& options, int64_t num_kv_tiles) {
   return std::min(num_kv_tiles, forced + std::clamp<int64_t>(options.topk, 0, num_kv_tiles));
 }
 
-Status validate(const Context& context, const CoarseArgs& args) {
-  ArgCheck check("coarse", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const CoarseArgs& args) {
   VSA_TRY(pooled_qkv(check, args.q_pooled, args.k_pooled, args.v_pooled, args.kv_plan));
   VSA_TRY(check.scale(args.scale));
   VSA_TRY(check.rounding(args.rounding));
@@ -48,12 +46,10 @@ Status validate(const Context& context, const CoarseArgs& args) {
   VSA_TRY(check.optional_output("coarse_scores", args.coarse_scores, check.tile_dtypes(),
                                 {q[0], q[1], q[2], args.kv_plan->num_tiles()}));
   VSA_TRY(check.optional_output("coarse_out", args.coarse_out, check.tile_dtypes(), q));
-  return check.separate_outputs();
+  return {};
 }
 
-Status validate(const Context& context, const CoarseBackwardArgs& args) {
-  ArgCheck check("coarse_backward", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const CoarseBackwardArgs& args) {
   VSA_TRY(pooled_qkv(check, args.q_pooled, args.k_pooled, args.v_pooled, args.kv_plan));
   VSA_TRY(check.scale(args.scale));
   const DTypes dtypes = check.tile_dtypes();
@@ -61,12 +57,10 @@ Status validate(const Context& context, const CoarseBackwardArgs& args) {
   VSA_TRY(check.output("dq_pooled", args.dq_pooled, dtypes, args.q_pooled.shape));
   VSA_TRY(check.output("dk_pooled", args.dk_pooled, dtypes, args.k_pooled.shape));
   VSA_TRY(check.output("dv_pooled", args.dv_pooled, dtypes, args.v_pooled.shape));
-  return check.separate_outputs();
+  return {};
 }
 
-Status validate(const Context& context, const SelectArgs& args) {
-  ArgCheck check("select", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const SelectArgs& args) {
   const Shape& s = args.coarse_scores.shape;
   VSA_TRY(check.input("coarse_scores", args.coarse_scores, check.tile_dtypes(),
                       {kAnyExtent, kAnyExtent, kAnyExtent, kAnyExtent}));
@@ -76,7 +70,7 @@ Status validate(const Context& context, const SelectArgs& args) {
   }
   VSA_TRY(check.select_options(args.options, s[2], s[3]));
   VSA_TRY(check.output_lut("lut", args.lut, {s[0], s[1], s[2], lut_pitch(args.options, s[3])}));
-  return check.separate_outputs();
+  return {};
 }
 
 }  // namespace vsa

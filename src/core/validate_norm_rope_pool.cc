@@ -3,8 +3,7 @@
 
 #include <cmath>
 
-#include "src/core/arg_check.h"
-#include "src/core/validate.h"
+#include "src/core/check_args.h"
 
 namespace vsa {
 namespace {
@@ -32,9 +31,7 @@ Status norm(ArgCheck& check, const NormRopePoolArgs& args) {
 
 }  // namespace
 
-Status validate(const Context& context, const NormRopePoolArgs& args) {
-  ArgCheck check("norm_rope_pool", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const NormRopePoolArgs& args) {
   VSA_TRY(check.plan("plan", args.plan));
   const Shape& x = args.x.shape;
   VSA_TRY(check.output("x", args.x, check.token_dtypes(),
@@ -50,7 +47,7 @@ Status validate(const Context& context, const NormRopePoolArgs& args) {
   }
   VSA_TRY(check.optional_output("pooled", args.pooled, check.tile_dtypes(),
                                 {x[0], x[1], args.plan->num_tiles(), x[3]}));
-  return check.separate_outputs();
+  return {};
 }
 
 }  // namespace vsa

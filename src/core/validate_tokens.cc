@@ -1,6 +1,5 @@
 // Validation of the stages over tokens without attention: tile, untile, pool, combine. Host-only.
-#include "src/core/arg_check.h"
-#include "src/core/validate.h"
+#include "src/core/check_args.h"
 
 namespace vsa {
 namespace {
@@ -13,30 +12,24 @@ Status reorder(ArgCheck& check, std::string_view from_name, const ConstTensor& f
   VSA_TRY(check.head_dim(from_name, from.shape[3]));
   VSA_TRY(
       check.output(to_name, to, from.dtype, {from.shape[0], from.shape[1], to_len, from.shape[3]}));
-  return check.separate_outputs();
+  return {};
 }
 
 }  // namespace
 
-Status validate(const Context& context, const TileArgs& args) {
-  ArgCheck check("tile", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const TileArgs& args) {
   VSA_TRY(check.plan("plan", args.plan));
   return reorder(check, "x", args.x, args.plan->seq_len(), "tiled", args.tiled,
                  args.plan->padded_len());
 }
 
-Status validate(const Context& context, const UntileArgs& args) {
-  ArgCheck check("untile", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const UntileArgs& args) {
   VSA_TRY(check.plan("plan", args.plan));
   return reorder(check, "tiled", args.tiled, args.plan->padded_len(), "x", args.x,
                  args.plan->seq_len());
 }
 
-Status validate(const Context& context, const PoolArgs& args) {
-  ArgCheck check("pool", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const PoolArgs& args) {
   VSA_TRY(check.plan("plan", args.plan));
   const Shape& x = args.x.shape;
   VSA_TRY(check.input("x", args.x, check.token_dtypes(),
@@ -44,12 +37,10 @@ Status validate(const Context& context, const PoolArgs& args) {
   VSA_TRY(check.head_dim("x", x[3]));
   VSA_TRY(check.output("pooled", args.pooled, check.tile_dtypes(),
                        {x[0], x[1], args.plan->num_tiles(), x[3]}));
-  return check.separate_outputs();
+  return {};
 }
 
-Status validate(const Context& context, const PoolBackwardArgs& args) {
-  ArgCheck check("pool_backward", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const PoolBackwardArgs& args) {
   VSA_TRY(check.plan("plan", args.plan));
   const Shape& d = args.dpooled.shape;
   VSA_TRY(check.input("dpooled", args.dpooled, check.tile_dtypes(),
@@ -57,12 +48,10 @@ Status validate(const Context& context, const PoolBackwardArgs& args) {
   VSA_TRY(check.head_dim("dpooled", d[3]));
   VSA_TRY(
       check.output("dx", args.dx, check.token_dtypes(), {d[0], d[1], args.plan->seq_len(), d[3]}));
-  return check.separate_outputs();
+  return {};
 }
 
-Status validate(const Context& context, const CombineArgs& args) {
-  ArgCheck check("combine", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const CombineArgs& args) {
   VSA_TRY(check.plan("q_plan", args.q_plan));
   VSA_TRY(check.input("fine_out", args.fine_out, check.token_dtypes(),
                       {kAnyExtent, kAnyExtent, args.q_plan->seq_len(), kAnyExtent}));
@@ -77,12 +66,10 @@ Status validate(const Context& context, const CombineArgs& args) {
                         "only with a gate_coarse of 0 may it be left out"));
   }
   VSA_TRY(check.output("out", args.out, dtype, s));
-  return check.separate_outputs();
+  return {};
 }
 
-Status validate(const Context& context, const CombineBackwardArgs& args) {
-  ArgCheck check("combine_backward", context);
-  VSA_TRY(check.context());
+Status check_args(ArgCheck& check, const CombineBackwardArgs& args) {
   VSA_TRY(check.plan("q_plan", args.q_plan));
   VSA_TRY(check.input("fine_out", args.fine_out, check.token_dtypes(),
                       {kAnyExtent, kAnyExtent, args.q_plan->seq_len(), kAnyExtent}));
@@ -101,7 +88,7 @@ Status validate(const Context& context, const CombineBackwardArgs& args) {
   VSA_TRY(check.optional_output("dcoarse_out", args.dcoarse_out, check.tile_dtypes(), tiles));
   VSA_TRY(check.optional_output("dgate_coarse", args.dgate_coarse, dtype, s));
   VSA_TRY(check.optional_output("dgate_fine", args.dgate_fine, dtype, s));
-  return check.separate_outputs();
+  return {};
 }
 
 }  // namespace vsa

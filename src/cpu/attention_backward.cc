@@ -9,10 +9,10 @@
 // Tile tensors are 1 / tile_tokens of the inputs, so only the fine stage's memory counts.
 #include <optional>
 
-#include "src/cpu/coarse_backward.h"
-#include "src/cpu/cpu.h"
-#include "src/cpu/fine_backward.h"
-#include "src/cpu/float_tensor.h"
+#include "src/cpu/coarse/coarse_backward.h"
+#include "src/cpu/fine/fine_backward.h"
+#include "src/cpu/stages.h"
+#include "src/cpu/support/float_tensor.h"
 
 namespace vsa::cpu {
 namespace {

@@ -1,34 +1,26 @@
 // The table of the CPU backend: Highway kernels, OpenMP threads. Host-only.
 #include "src/core/backend_table.h"
-#include "src/cpu/cpu.h"
-#include "src/cpu/isa.h"
+#include "src/cpu/stages.h"
+#include "src/cpu/support/isa.h"
 
-namespace vsa {
+namespace vsa::cpu {
 namespace {
 
 BackendInfo info() {
-  const cpu::IsaChoice& isa = cpu::isa();
-  return {.id = BackendId::kCpu, .available = isa.target != 0, .detail = isa.detail};
+  const IsaChoice& choice = isa();
+  return {.id = BackendId::kCpu, .available = choice.target != 0, .detail = choice.detail};
 }
 
 constexpr BackendTable kTable{.id = BackendId::kCpu,
                               .info = info,
-                              .tile = cpu::tile,
-                              .untile = cpu::untile,
-                              .pool = cpu::pool,
-                              .coarse = cpu::coarse,
-                              .select = cpu::select,
-                              .fine = cpu::fine,
-                              .combine = cpu::combine,
-                              .pool_backward = cpu::pool_backward,
-                              .coarse_backward = cpu::coarse_backward,
-                              .fine_backward = cpu::fine_backward,
-                              .combine_backward = cpu::combine_backward,
-                              .attention_forward = cpu::attention_forward,
-                              .attention_backward = cpu::attention_backward};
+                              .traits = {.token_dtypes = {DType::kF32, DType::kBF16, DType::kF16},
+                                         .tile_dtypes = DType::kF32,
+                                         .head_dim_step = 8,  // one AVX2 vector of floats
+                                         .max_head_dim = 256,
+                                         .head_dim_remedy = "the reference backend takes any"},
+                              VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
 
 }  // namespace
+}  // namespace vsa::cpu
 
-const BackendTable& cpu_backend() { return kTable; }
-
-}  // namespace vsa
+const vsa::BackendTable& vsa::cpu_backend() { return cpu::kTable; }

@@ -1,29 +1,28 @@
 // The whole operator, forward: plans, pool, coarse, select, schedule, fine with combine. Host-only.
-#include <optional>
-
-#include "src/cuda/coarse.h"
-#include "src/cuda/combine.h"
-#include "src/cuda/cuda.h"
-#include "src/cuda/device.h"
-#include "src/cuda/fine.h"
-#include "src/cuda/launch.h"
-#include "src/cuda/pool.h"
-#include "src/cuda/select.h"
+#include "src/cuda/coarse/coarse.h"
+#include "src/cuda/combine/combine.h"
+#include "src/cuda/family.h"
+#include "src/cuda/pool/pool.h"
+#include "src/cuda/select/select.h"
+#include "src/cuda/stages.h"
 
 namespace vsa::cuda {
 namespace {
-
-constexpr std::string_view kOperation = "attention_forward";
 
 /// Which stages a call needs.
 struct Branches {
   explicit Branches(const AttentionArgs& args)
       : fine(!args.gate_fine.is_zero() || !args.fine_out.empty() || !args.lse.empty()),
-        coarse_out(!args.gate_coarse.is_zero()),
+        has_coarse(!args.gate_coarse.is_zero()),
+        coarse_out(has_coarse && args.coarse_out.empty()),
         select(args.lut.empty() && (fine || !args.lut_out.empty())),
         fused(fine && !args.gate_fine.is_tensor() && !args.gate_fine.is_zero() &&
-              args.fine_out.empty()) {}
-  bool fine, coarse_out, select;
+              args.fine_out.empty() && (!has_coarse || coarse_out || is_fusable(args.coarse_out))) {
+  }
+  bool fine;
+  bool has_coarse;  ///< the coarse branch is part of the output
+  bool coarse_out;  ///< and is to be computed
+  bool select;
   bool fused;  ///< combine happens in the fine kernel
   bool coarse() const { return coarse_out || select; }
 };
@@ -33,163 +32,130 @@ class Forward {
  public:
   Forward(const Context& context, const AttentionArgs& args)
       : args_(args),
-        stream_(stream_of(context)),
         branches_(args),
-        workspace_(context),
-        plans_(kOperation, workspace_, args.q_plan, args.kv_plan),
-        rules_(workspace_, args.select, args.q_plan->num_tiles(), args.kv_plan->num_tiles()) {
-    if (!plans_.status().ok()) return;
+        call_("attention_forward", context),
+        plans_(call_.operation(), call_.workspace, args.q_plan, args.kv_plan),
+        rules_(call_.workspace, args.select, args.q_plan->num_tiles(), args.kv_plan->num_tiles()) {
     const auto& [batch, num_heads, seq_len, head_dim] = args.q.shape;
-    const int64_t kv_heads = args.k.shape[1];
     const int64_t num_q_tiles = args.q_plan->num_tiles();
     const int64_t num_kv_tiles = args.kv_plan->num_tiles();
-    const auto tiles = [&, batch = batch](int64_t heads, int64_t rows, int64_t columns) {
-      return Tensor::bhsd(workspace_.take<float>(batch, heads, rows, columns), DType::kF32,
-                          {batch, heads, rows, columns});
-    };
+    coarse_ = {.q_pooled = args.q_pooled,
+               .k_pooled = args.k_pooled,
+               .v_pooled = args.v_pooled,
+               .kv_plan = args.kv_plan,
+               .scale = args.scale,
+               .rounding = args.rounding};
+    coarse_out_ = args.coarse_out;
     if (branches_.coarse()) {
-      q_pooled_ = tiles(num_heads, num_q_tiles, head_dim);
-      k_pooled_ = tiles(kv_heads, num_kv_tiles, head_dim);
-      scores_ = take_coarse_scores(workspace_, {batch, num_heads, num_q_tiles, num_kv_tiles});
-    }
-    if (branches_.coarse_out) {
-      v_pooled_ = tiles(kv_heads, num_kv_tiles, head_dim);
-      coarse_out_ = tiles(num_heads, num_q_tiles, head_dim);
-      coarse_stats_ = take_coarse_stats(workspace_, batch * num_heads * num_q_tiles, num_kv_tiles);
+      const Dims scores{batch, num_heads, num_q_tiles, num_kv_tiles};
+      take_means(args.q, plans_.q(), num_q_tiles, coarse_.q_pooled);
+      take_means(args.k, plans_.kv(), num_kv_tiles, coarse_.k_pooled);
+      coarse_.coarse_scores = take_coarse_scores(call_.workspace, scores);
+      if (branches_.coarse_out) {
+        take_means(args.v, plans_.kv(), num_kv_tiles, coarse_.v_pooled);
+        coarse_.coarse_out = call_.workspace.take_f32({batch, num_heads, num_q_tiles, head_dim});
+        coarse_out_ = coarse_.coarse_out;
+        stats_ = take_coarse_stats(call_.workspace, scores);
+      }
     }
     lut_ = args.lut;
-    if (branches_.select && args.lut_out.empty()) {
-      const LutDims dims{batch, num_heads, num_q_tiles, lut_pitch(args.select, num_kv_tiles)};
-      const int64_t rows = batch * num_heads * num_q_tiles;
-      selected_ = {workspace_.take<int32_t>(rows, dims.pitch), workspace_.take<int32_t>(rows),
-                   dims};
-    } else if (branches_.select) {
+    if (branches_.select) {
       selected_ = args.lut_out;
+      if (args.lut_out.empty()) {
+        const LutDims dims{batch, num_heads, num_q_tiles, lut_pitch(args.select, num_kv_tiles)};
+        const int64_t rows = batch * num_heads * num_q_tiles;
+        selected_ = {call_.workspace.take<int32_t>(rows, dims.pitch),
+                     call_.workspace.take<int32_t>(rows), dims};
+      }
+      lut_ = selected_;
     }
-    if (branches_.select) lut_ = selected_;
-    if (branches_.fine) schedule_.emplace(workspace_, plans_, lut_.dims, head_dim);
+    if (branches_.fine) {
+      fine_ = family_for(args.q.data).fine(call_.workspace, plans_, lut_.dims, head_dim);
+    }
     fine_out_ = args.fine_out;
     if (branches_.fine && !branches_.fused && fine_out_.empty()) {
-      fine_out_ = Tensor::bshd(workspace_.take<uint16_t>(batch, num_heads, seq_len, head_dim),
-                               args.q.dtype, {batch, num_heads, seq_len, head_dim});
+      fine_out_ = call_.workspace.take_like(args.q);
     }
   }
 
-  Status run() {
-    VSA_TRY(plans_.status());
-    if (workspace_.answers_query()) return {};
-    VSA_TRY(workspace_.status(kOperation));
-    const DeviceScope device(kOperation, {{"q", args_.q},
-                                          {"k", args_.k},
-                                          {"v", args_.v},
-                                          {"gate_coarse", args_.gate_coarse},
-                                          {"gate_fine", args_.gate_fine},
-                                          {"out", args_.out},
-                                          {"lse", args_.lse},
-                                          {"fine_out", args_.fine_out},
-                                          {"lut", args_.lut.index},
-                                          {"lut", args_.lut.count},
-                                          {"lut_out", args_.lut_out.index},
-                                          {"lut_out", args_.lut_out.count},
-                                          {"workspace", workspace_.data()}});
-    VSA_TRY(device.status());
-    VSA_TRY(plans_.build(stream_));
-    if (branches_.select) VSA_TRY(rules_.build(kOperation, stream_));
-    if (branches_.coarse()) {
-      VSA_TRY(pool());
-      VSA_TRY(coarse());
-    }
-    if (branches_.select) VSA_TRY(select());
-    if (!args_.lut.empty() && !args_.lut_out.empty()) VSA_TRY(copy_lut());
-    if (branches_.fine) VSA_TRY(fine(device.num_sms()));
-    return branches_.fused ? Status() : combine();
+  Status run() const {
+    return cuda::run(call_, plans_, args_, [this](const CallSite& at) { return enqueue(at); });
   }
 
  private:
-  Status pool() {
-    PoolParams params;
-    params.add(args_.q, plans_.q(), q_pooled_);
-    params.add(args_.k, plans_.kv(), k_pooled_);
-    if (branches_.coarse_out) params.add(args_.v, plans_.kv(), v_pooled_);
-    return run_pool(kOperation, params, args_.q.dtype, args_.q.shape[0], stream_);
+  /// Unless they were given: memory for the means of x, and a part of the pool stage.
+  void take_means(const ConstTensor& x, const PlanTable& plan, int64_t rows, ConstTensor& means) {
+    if (!means.empty()) return;
+    const Tensor taken = call_.workspace.take_f32({x.shape[0], x.shape[1], rows, x.shape[3]});
+    pool_.add(x, plan, taken);
+    means = taken;
   }
 
-  Status coarse() {
-    const CoarseParams params{.q = rows_of(ConstTensor(q_pooled_)),
-                              .k = rows_of(ConstTensor(k_pooled_)),
-                              .v = rows_of(ConstTensor(v_pooled_)),
-                              .kv_len = plans_.kv().tile_len,
-                              .scores = rows_of(scores_),
-                              .out = rows_of(coarse_out_),
-                              .stats = coarse_stats_,
-                              .num_heads = narrow(args_.q.shape[1]),
-                              .group_size = narrow(args_.q.shape[1] / args_.k.shape[1]),
-                              .num_q_tiles = narrow(q_pooled_.shape[2]),
-                              .num_kv_tiles = narrow(k_pooled_.shape[2]),
-                              .head_dim = narrow(args_.q.shape[3]),
-                              .scale = *args_.scale,
-                              .rounding = args_.rounding};
-    return run_coarse(kOperation, params, args_.q.shape[0], stream_);
+  Status enqueue(const CallSite& at) const {
+    const int64_t batch = args_.q.shape[0];
+    if (branches_.select) VSA_TRY(rules_.build(at));
+    if (branches_.coarse()) {
+      VSA_TRY(run_pool(at, pool_, args_.q.dtype, batch));
+      VSA_TRY(run_coarse(at, coarse_params(coarse_, plans_.kv().tile_len, stats_), batch));
+    }
+    if (branches_.select) {
+      SelectParams params = rules_.params(coarse_.coarse_scores, selected_);
+      params.beside_coarse_out = branches_.coarse_out;
+      VSA_TRY(run_select(at, params));
+    }
+    if (!args_.lut.empty() && !args_.lut_out.empty()) {
+      VSA_TRY(run_copy_lut(at, args_.lut, args_.lut_out));
+    }
+    if (branches_.fine) VSA_TRY(fine(at));
+    return branches_.fused ? Status() : combine(at);
   }
 
-  Status select() {
-    SelectParams params{.scores = rows_of(ConstTensor(scores_)),
-                        .lut = selected_,
-                        .beside_coarse_out = branches_.coarse_out};
-    rules_.apply_to(params);
-    return run_select(kOperation, params, stream_);
-  }
-
-  Status copy_lut() { return run_copy_lut(kOperation, args_.lut, args_.lut_out, stream_); }
-
-  Status fine(int num_sms) {
-    const FineArgs fine{.q = args_.q,
-                        .k = args_.k,
-                        .v = args_.v,
-                        .q_plan = args_.q_plan,
-                        .kv_plan = args_.kv_plan,
-                        .lut = lut_,
-                        .scale = args_.scale,
-                        .out = branches_.fused ? args_.out : fine_out_,
-                        .lse = args_.lse};
-    VSA_TRY(schedule_->build(kOperation, plans_, lut_, stream_));
+  Status fine(const CallSite& at) const {
+    VSA_TRY(fine_->prepare(at, plans_, lut_));
     FineCombine combine;
     if (branches_.fused) combine.gate_fine = args_.gate_fine.as_constant();
-    if (branches_.fused && branches_.coarse_out) {
+    if (branches_.fused && branches_.has_coarse) {
       combine.coarse_out = static_cast<const float*>(coarse_out_.data);
       combine.gate_coarse = gate_rows(args_.gate_coarse);
     }
-    return run_fine_stage({kOperation, num_sms, stream_}, fine, plans_, *schedule_, combine);
+    return fine_->launch(at,
+                         {.q = args_.q,
+                          .k = args_.k,
+                          .v = args_.v,
+                          .q_plan = args_.q_plan,
+                          .kv_plan = args_.kv_plan,
+                          .lut = lut_,
+                          .scale = args_.scale,
+                          .out = branches_.fused ? args_.out : fine_out_,
+                          .lse = args_.lse},
+                         plans_, combine);
   }
 
-  Status combine() {
-    const bool has_fine = branches_.fine && !args_.gate_fine.is_zero();
-    return run_combine(kOperation,
-                       {.fine_out = has_fine ? rows_of(ConstTensor(fine_out_)) : ConstRows{},
-                        .coarse_out = static_cast<const float*>(coarse_out_.data),
-                        .coarse_batch = coarse_out_.stride[0],
-                        .coarse_head = coarse_out_.stride[1],
-                        .coarse_seq = coarse_out_.stride[2],
-                        .gate_fine = gate_rows(args_.gate_fine),
-                        .gate_coarse = gate_rows(args_.gate_coarse),
-                        .plan = plans_.q(),
-                        .out = rows_of(args_.out),
-                        .num_heads = narrow(args_.q.shape[1]),
-                        .head_dim = narrow(args_.q.shape[3])},
-                       args_.q.dtype, args_.q.shape[0], stream_);
+  Status combine(const CallSite& at) const {
+    return run_combine(at,
+                       combine_params({.fine_out = fine_out_,
+                                       .coarse_out = coarse_out_,
+                                       .gate_coarse = args_.gate_coarse,
+                                       .gate_fine = args_.gate_fine,
+                                       .q_plan = args_.q_plan,
+                                       .out = args_.out},
+                                      plans_.q()),
+                       args_.q.dtype, args_.q.shape[0]);
   }
 
   const AttentionArgs& args_;
-  const cudaStream_t stream_;
   const Branches branches_;
-  Carver workspace_;
+  Call call_;
   PlanTables plans_;
   SelectRules rules_;
-  std::optional<Schedule> schedule_;
-  Tensor q_pooled_, k_pooled_, v_pooled_, scores_, coarse_out_, fine_out_;
-  float2* coarse_stats_ = nullptr;
+  PoolParams pool_;    // of the means that were not given
+  CoarseArgs coarse_;  // with the means that were given, and memory for what was not
+  float2* stats_ = nullptr;
+  ConstTensor coarse_out_;  // given or computed
   Lut selected_;
   ConstLut lut_;
+  std::unique_ptr<FineRun> fine_;
+  Tensor fine_out_;
 };
 
 }  // namespace

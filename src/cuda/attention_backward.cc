@@ -6,18 +6,14 @@
 //   fine_backward, which adds each token's share of those where it stores its own -> dq, dk, dv
 #include <optional>
 
-#include "src/cuda/coarse_gradients.h"
-#include "src/cuda/combine_backward.h"
-#include "src/cuda/cuda.h"
-#include "src/cuda/device.h"
-#include "src/cuda/fine_backward.h"
-#include "src/cuda/launch.h"
-#include "src/cuda/pool.h"
+#include "src/cuda/coarse/coarse_gradients.h"
+#include "src/cuda/combine/combine_backward.h"
+#include "src/cuda/family.h"
+#include "src/cuda/pool/pool.h"
+#include "src/cuda/stages.h"
 
 namespace vsa::cuda {
 namespace {
-
-constexpr std::string_view kOperation = "attention_backward";
 
 const float* floats(const Tensor& t) { return static_cast<const float*>(t.data); }
 
@@ -39,158 +35,117 @@ class Backward {
  public:
   Backward(const Context& context, const AttentionBackwardArgs& args)
       : args_(args),
-        stream_(stream_of(context)),
         branches_(args),
-        workspace_(context),
-        plans_(kOperation, workspace_, args.q_plan, args.kv_plan) {
-    if (!plans_.status().ok()) return;
+        call_("attention_backward", context),
+        plans_(call_.operation(), call_.workspace, args.q_plan, args.kv_plan) {
     const auto& [batch, num_heads, seq_len, head_dim] = args.q.shape;
     if (branches_.coarse) {
-      coarse_.q = q_pooled_ = means(args.q, *args.q_plan);
-      coarse_.k = k_pooled_ = means(args.k, *args.kv_plan);
-      coarse_.v = v_pooled_ = means(args.v, *args.kv_plan);
-      coarse_.out = means(args.q, *args.q_plan);
-      coarse_gradients_.emplace(workspace_, coarse_.q, coarse_.k, branches_.pooled_gradients);
-    }
-    if (branches_.pooled_gradients) {
-      coarse_.dout = dcoarse_out_ = means(args.q, *args.q_plan);
-      coarse_.dq = coarse_.out;  // which nobody needs by then
-      coarse_.dk = means(args.k, *args.kv_plan);
-      coarse_.dv = v_pooled_;  // nor these
+      coarse_.q_pooled = means(args.q, plans_.q(), *args.q_plan, &pool_);
+      coarse_.k_pooled = means(args.k, plans_.kv(), *args.kv_plan, &pool_);
+      const Tensor v_pooled = means(args.v, plans_.kv(), *args.kv_plan, &pool_);
+      coarse_.v_pooled = v_pooled;
+      coarse_.kv_plan = args.kv_plan;
+      coarse_.scale = args.scale;
+      coarse_out_ = means(args.q, plans_.q(), *args.q_plan);
+      if (branches_.pooled_gradients) {
+        dcoarse_out_ = means(args.q, plans_.q(), *args.q_plan);
+        coarse_.dcoarse_out = dcoarse_out_;
+        coarse_.dq_pooled = coarse_out_;  // which nobody needs by then
+        coarse_.dk_pooled = means(args.k, plans_.kv(), *args.kv_plan);
+        coarse_.dv_pooled = v_pooled;  // nor these
+      }
+      coarse_gradients_.emplace(call_.workspace, coarse_.q_pooled, coarse_.k_pooled,
+                                branches_.pooled_gradients);
     }
     if (!branches_.fine) return;
     dfine_out_ = args.dout;
-    if (branches_.gated_dout) {
-      gated_dout_ = Tensor::bshd(workspace_.take<uint16_t>(batch, num_heads, seq_len, head_dim),
-                                 args.q.dtype, {batch, num_heads, seq_len, head_dim});
-      dfine_out_ = gated_dout_;
-    }
-    delta_ = Tensor::bhsd(workspace_.take<float>(batch, num_heads, seq_len), DType::kF32,
-                          {batch, num_heads, seq_len, 1});
-    lut_t_.emplace(workspace_, args.lut.dims, args.kv_plan->num_tiles());
-    scratch_ = FineBackwardScratch(workspace_, plans_, args.q.shape[0] * args.q.shape[1]);
+    if (branches_.gated_dout) dfine_out_ = gated_dout_ = call_.workspace.take_like(args.q);
+    delta_ = call_.workspace.take_f32({batch, num_heads, seq_len, 1});
+    fine_ = family_for(args.q.data).fine_backward(call_.workspace, plans_, args.lut.dims);
   }
 
-  Status run() {
-    VSA_TRY(plans_.status());
-    if (workspace_.answers_query()) return {};
-    VSA_TRY(workspace_.status(kOperation));
-    const DeviceScope device(kOperation, {{"q", args_.q},
-                                          {"k", args_.k},
-                                          {"v", args_.v},
-                                          {"gate_coarse", args_.gate_coarse},
-                                          {"gate_fine", args_.gate_fine},
-                                          {"lse", args_.lse},
-                                          {"fine_out", args_.fine_out},
-                                          {"dout", args_.dout},
-                                          {"dq", args_.dq},
-                                          {"dk", args_.dk},
-                                          {"dv", args_.dv},
-                                          {"dgate_coarse", args_.dgate_coarse},
-                                          {"dgate_fine", args_.dgate_fine},
-                                          {"lut", args_.lut.index},
-                                          {"lut", args_.lut.count},
-                                          {"workspace", workspace_.data()}});
-    VSA_TRY(device.status());
-    VSA_TRY(plans_.build(stream_));
-    const int32_t* kv_len = plans_.kv().tile_len;
-    if (branches_.coarse) {
-      VSA_TRY(pool());
-      VSA_TRY(coarse_gradients_->forward(kOperation, coarse_, kv_len, *args_.scale, stream_));
-    }
-    VSA_TRY(combine());
-    if (branches_.pooled_gradients) {
-      VSA_TRY(coarse_gradients_->backward(kOperation, coarse_, kv_len, *args_.scale, stream_));
-    }
-    return branches_.fine ? fine(device.num_sms()) : pooled_only();
+  Status run() const {
+    return cuda::run(call_, plans_, args_, [this](const CallSite& at) { return enqueue(at); });
   }
 
  private:
-  Tensor means(const ConstTensor& x, const TilePlan& plan) {
-    const Dims dims{x.shape[0], x.shape[1], plan.num_tiles(), x.shape[3]};
-    return Tensor::bhsd(
-        workspace_.take<float>(dims.batch, dims.num_heads, dims.seq_len, dims.head_dim),
-        DType::kF32, dims);
+  /// Memory for the means of x, or for their gradients: [B, H, N, D] f32.
+  /// @param pool  gets a part that computes them; null: none
+  Tensor means(const ConstTensor& x, const PlanTable& table, const TilePlan& plan,
+               PoolParams* pool = nullptr) {
+    const Tensor taken =
+        call_.workspace.take_f32({x.shape[0], x.shape[1], plan.num_tiles(), x.shape[3]});
+    if (pool != nullptr) pool->add(x, table, taken);
+    return taken;
   }
 
-  Status pool() {
-    PoolParams params;
-    params.add(args_.q, plans_.q(), q_pooled_);
-    params.add(args_.k, plans_.kv(), k_pooled_);
-    params.add(args_.v, plans_.kv(), v_pooled_);
-    return run_pool(kOperation, params, args_.q.dtype, args_.q.shape[0], stream_);
+  Status enqueue(const CallSite& at) const {
+    const int32_t* kv_len = plans_.kv().tile_len;
+    if (branches_.coarse) {
+      VSA_TRY(run_pool(at, pool_, args_.q.dtype, args_.q.shape[0]));
+      VSA_TRY(coarse_gradients_->forward(at, coarse_, coarse_out_, kv_len));
+    }
+    VSA_TRY(combine(at));
+    if (branches_.pooled_gradients) {
+      VSA_TRY(coarse_gradients_->backward(at, coarse_, coarse_out_, kv_len));
+    }
+    return branches_.fine ? fine(at) : pooled_only(at);
   }
 
-  Status combine() {
-    return run_combine_backward(kOperation,
-                                {.dout = rows_of(args_.dout),
-                                 .fine_out = rows_of(args_.fine_out),
-                                 .coarse_out = rows_of(ConstTensor(coarse_.out)),
-                                 .gate_fine = gate_rows(args_.gate_fine),
-                                 .gate_coarse = gate_rows(args_.gate_coarse),
-                                 .plan = plans_.q(),
-                                 .dfine_out = rows_of(gated_dout_),
-                                 .dgate_fine = rows_of(args_.dgate_fine),
-                                 .dgate_coarse = rows_of(args_.dgate_coarse),
-                                 .dcoarse_out = rows_of(dcoarse_out_),
-                                 .delta = rows_of(delta_),
-                                 .num_heads = narrow(args_.q.shape[1]),
-                                 .head_dim = narrow(args_.q.shape[3])},
-                                args_.q.dtype, args_.q.shape[0], stream_);
+  Status combine(const CallSite& at) const {
+    CombineBackwardParams params = combine_backward_params({.fine_out = args_.fine_out,
+                                                            .coarse_out = coarse_out_,
+                                                            .gate_coarse = args_.gate_coarse,
+                                                            .gate_fine = args_.gate_fine,
+                                                            .q_plan = args_.q_plan,
+                                                            .dout = args_.dout,
+                                                            .dfine_out = gated_dout_,
+                                                            .dcoarse_out = dcoarse_out_,
+                                                            .dgate_coarse = args_.dgate_coarse,
+                                                            .dgate_fine = args_.dgate_fine},
+                                                           plans_.q());
+    params.delta = rows_of(delta_);
+    return run_combine_backward(at, params, args_.q.dtype, args_.q.shape[0]);
   }
 
-  Status fine(int num_sms) {
-    VSA_TRY(lut_t_->build(kOperation, args_.lut, stream_));
-    return run_fine_backward(
-        kOperation,
-        {.q = args_.q,
-         .k = args_.k,
-         .v = args_.v,
-         .dout = dfine_out_,
-         .lse = args_.lse,
-         .delta = floats(delta_),
-         .scale = *args_.scale,
-         .lut = args_.lut,
-         .lut_t = lut_t_->view(),
-         .scratch = scratch_,
-         .dq_pooled = branches_.pooled_gradients ? floats(coarse_.dq) : nullptr,
-         .dk_pooled = branches_.pooled_gradients ? floats(coarse_.dk) : nullptr,
-         .dv_pooled = branches_.pooled_gradients ? floats(coarse_.dv) : nullptr,
-         .dq = args_.dq,
-         .dk = args_.dk,
-         .dv = args_.dv},
-        plans_, num_sms, stream_);
+  Status fine(const CallSite& at) const {
+    VSA_TRY(fine_->prepare(at, args_.lut));
+    return fine_->launch(at,
+                         {.q = args_.q,
+                          .k = args_.k,
+                          .v = args_.v,
+                          .dout = dfine_out_,
+                          .lse = args_.lse,
+                          .delta = floats(delta_),
+                          .scale = *args_.scale,
+                          .lut = args_.lut,
+                          .dq_pooled = floats(coarse_.dq_pooled),
+                          .dk_pooled = floats(coarse_.dk_pooled),
+                          .dv_pooled = floats(coarse_.dv_pooled),
+                          .dq = args_.dq,
+                          .dk = args_.dk,
+                          .dv = args_.dv},
+                         plans_);
   }
 
   /// Gradients without the fine stage: shares of the means, or 0.
-  Status pooled_only() {
-    const auto store = [&](const Tensor& dpooled, const PlanTable& plan, const Tensor& dx) {
-      const bool is_zero = !branches_.pooled_gradients;
-      return run_pool_backward(kOperation,
-                               {.dpooled = is_zero ? ConstRows{} : rows_of(ConstTensor(dpooled)),
-                                .plan = plan,
-                                .dx = rows_of(dx),
-                                .num_heads = narrow(dx.shape[1]),
-                                .head_dim = narrow(dx.shape[3])},
-                               dx.dtype, dx.shape[0], stream_);
-    };
-    VSA_TRY(store(coarse_.dq, plans_.q(), args_.dq));
-    VSA_TRY(store(coarse_.dk, plans_.kv(), args_.dk));
-    return store(coarse_.dv, plans_.kv(), args_.dv);
+  Status pooled_only(const CallSite& at) const {
+    VSA_TRY(enqueue_pool_backward(at, coarse_.dq_pooled, plans_.q(), args_.dq));
+    VSA_TRY(enqueue_pool_backward(at, coarse_.dk_pooled, plans_.kv(), args_.dk));
+    return enqueue_pool_backward(at, coarse_.dv_pooled, plans_.kv(), args_.dv);
   }
 
   const AttentionBackwardArgs& args_;
-  const cudaStream_t stream_;
   const Branches branches_;
-  Carver workspace_;
+  Call call_;
   PlanTables plans_;
-  CoarseTensors coarse_;
+  PoolParams pool_;
+  CoarseBackwardArgs coarse_;  // gradients are empty where there are none
+  Tensor coarse_out_, dcoarse_out_;
   std::optional<CoarseGradients> coarse_gradients_;
-  std::optional<TransposedLut> lut_t_;
-  Tensor q_pooled_, k_pooled_, v_pooled_, dcoarse_out_;
   Tensor gated_dout_, delta_;
   ConstTensor dfine_out_;
-  FineBackwardScratch scratch_;
+  std::unique_ptr<FineBackwardRun> fine_;
 };
 
 }  // namespace

@@ -1,31 +1,16 @@
 // The table of the CUDA backend. Host-only.
 #include "src/core/backend_table.h"
-#include "src/cuda/cuda.h"
-#include "src/cuda/device.h"
+#include "src/cuda/stages.h"
+#include "src/cuda/support/device.h"
+#include "src/cuda/traits.h"
 
-namespace vsa {
+namespace vsa::cuda {
 namespace {
 
-constexpr BackendTable kTable{.id = BackendId::kCuda,
-                              .info = cuda::info,
-                              .has_workspace = true,
-                              .tile = cuda::tile,
-                              .untile = cuda::untile,
-                              .pool = cuda::pool,
-                              .norm_rope_pool = cuda::norm_rope_pool,
-                              .coarse = cuda::coarse,
-                              .select = cuda::select,
-                              .fine = cuda::fine,
-                              .combine = cuda::combine,
-                              .pool_backward = cuda::pool_backward,
-                              .coarse_backward = cuda::coarse_backward,
-                              .fine_backward = cuda::fine_backward,
-                              .combine_backward = cuda::combine_backward,
-                              .attention_forward = cuda::attention_forward,
-                              .attention_backward = cuda::attention_backward};
+constexpr BackendTable kTable{
+    .id = BackendId::kCuda, .info = info, .traits = kTraits, VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
 
 }  // namespace
+}  // namespace vsa::cuda
 
-const BackendTable& cuda_backend() { return kTable; }
-
-}  // namespace vsa
+const vsa::BackendTable& vsa::cuda_backend() { return cuda::kTable; }

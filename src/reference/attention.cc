@@ -65,23 +65,27 @@ void copy_lut(const ConstLut& from, const Lut& to) {
 Status attention_forward(const Context& context, const AttentionArgs& args) {
   const int64_t num_q_tiles = args.q_plan->num_tiles();
   const int64_t num_kv_tiles = args.kv_plan->num_tiles();
-  const Buffer q_pooled(pooled_dims(args.q, *args.q_plan));
-  const Buffer k_pooled(pooled_dims(args.k, *args.kv_plan));
-  const Buffer v_pooled(pooled_dims(args.v, *args.kv_plan));
-  VSA_TRY(reference::pool(context, {.x = args.q, .plan = args.q_plan, .pooled = q_pooled.view()}));
-  VSA_TRY(reference::pool(context, {.x = args.k, .plan = args.kv_plan, .pooled = k_pooled.view()}));
-  VSA_TRY(reference::pool(context, {.x = args.v, .plan = args.kv_plan, .pooled = v_pooled.view()}));
-
+  // The means that were given, or else those of x in `means`.
+  const auto pooled = [&](const ConstTensor& given, const ConstTensor& x, const TilePlan* plan,
+                          const Buffer& means) -> ConstTensor {
+    if (!given.empty()) return given;
+    throw_if_error(reference::pool(context, {.x = x, .plan = plan, .pooled = means.view()}));
+    return means.view();
+  };
+  const Buffer q_means(pooled_dims(args.q, *args.q_plan));
+  const Buffer k_means(pooled_dims(args.k, *args.kv_plan));
+  const Buffer v_means(pooled_dims(args.v, *args.kv_plan));
   const Buffer coarse_scores(like(args.q, num_q_tiles, num_kv_tiles));
   const Buffer coarse_out(pooled_dims(args.q, *args.q_plan));
-  VSA_TRY(reference::coarse(context, {.q_pooled = q_pooled.view(),
-                                      .k_pooled = k_pooled.view(),
-                                      .v_pooled = v_pooled.view(),
-                                      .kv_plan = args.kv_plan,
-                                      .scale = args.scale,
-                                      .rounding = args.rounding,
-                                      .coarse_scores = coarse_scores.view(),
-                                      .coarse_out = coarse_out.view()}));
+  VSA_TRY(
+      reference::coarse(context, {.q_pooled = pooled(args.q_pooled, args.q, args.q_plan, q_means),
+                                  .k_pooled = pooled(args.k_pooled, args.k, args.kv_plan, k_means),
+                                  .v_pooled = pooled(args.v_pooled, args.v, args.kv_plan, v_means),
+                                  .kv_plan = args.kv_plan,
+                                  .scale = args.scale,
+                                  .rounding = args.rounding,
+                                  .coarse_scores = coarse_scores.view(),
+                                  .coarse_out = coarse_out.view()}));
 
   LutBuffer selected;
   ConstLut lut = args.lut;
@@ -109,12 +113,14 @@ Status attention_forward(const Context& context, const AttentionArgs& args) {
                                     .lse = args.lse}));
   if (!args.fine_out.empty()) store_sum(args.fine_out, fine_out.view(), {});
 
-  return reference::combine(context, {.fine_out = fine_out.view(),
-                                      .coarse_out = coarse_out.view(),
-                                      .gate_coarse = args.gate_coarse,
-                                      .gate_fine = args.gate_fine,
-                                      .q_plan = args.q_plan,
-                                      .out = args.out});
+  return reference::combine(
+      context,
+      {.fine_out = fine_out.view(),
+       .coarse_out = args.coarse_out.empty() ? ConstTensor(coarse_out.view()) : args.coarse_out,
+       .gate_coarse = args.gate_coarse,
+       .gate_fine = args.gate_fine,
+       .q_plan = args.q_plan,
+       .out = args.out});
 }
 
 // The stages again from last to first. The selection is a constant, so gradient reaches q and k

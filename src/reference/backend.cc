@@ -2,32 +2,21 @@
 #include "src/core/backend_table.h"
 #include "src/reference/reference.h"
 
-namespace vsa {
+namespace vsa::reference {
 namespace {
 
 BackendInfo info() {
   return {.id = BackendId::kReference, .available = true, .detail = "scalar fp64"};
 }
 
-constexpr BackendTable kTable{.id = BackendId::kReference,
-                              .info = info,
-                              .tile = reference::tile,
-                              .untile = reference::untile,
-                              .pool = reference::pool,
-                              .norm_rope_pool = reference::norm_rope_pool,
-                              .coarse = reference::coarse,
-                              .select = reference::select,
-                              .fine = reference::fine,
-                              .combine = reference::combine,
-                              .pool_backward = reference::pool_backward,
-                              .coarse_backward = reference::coarse_backward,
-                              .fine_backward = reference::fine_backward,
-                              .combine_backward = reference::combine_backward,
-                              .attention_forward = reference::attention_forward,
-                              .attention_backward = reference::attention_backward};
+constexpr BackendTable kTable{
+    .id = BackendId::kReference,
+    .info = info,
+    .traits = {.token_dtypes = {DType::kF32, DType::kBF16, DType::kF16, DType::kF64},
+               .tile_dtypes = {DType::kF32, DType::kF64}},
+    VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
 
 }  // namespace
+}  // namespace vsa::reference
 
-const BackendTable& reference_backend() { return kTable; }
-
-}  // namespace vsa
+const vsa::BackendTable& vsa::reference_backend() { return reference::kTable; }

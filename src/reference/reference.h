@@ -9,27 +9,12 @@
 #include <cstddef>
 #include <vector>
 
-#include "vsa/attention.h"
-#include "vsa/norm_rope_pool.h"
+#include "src/core/stage_list.h"
 
 namespace vsa::reference {
 
-// Arguments are those of vsa/stages.h and vsa/attention.h, already validated, `scale` set. Unlike
-// the public calls these take any mix of dtypes.
-Status tile(const Context& context, const TileArgs& args);
-Status untile(const Context& context, const UntileArgs& args);
-Status pool(const Context& context, const PoolArgs& args);
-Status pool_backward(const Context& context, const PoolBackwardArgs& args);
-Status norm_rope_pool(const Context& context, const NormRopePoolArgs& args);
-Status coarse(const Context& context, const CoarseArgs& args);
-Status coarse_backward(const Context& context, const CoarseBackwardArgs& args);
-Status select(const Context& context, const SelectArgs& args);
-Status fine(const Context& context, const FineArgs& args);
-Status fine_backward(const Context& context, const FineBackwardArgs& args);
-Status combine(const Context& context, const CombineArgs& args);
-Status combine_backward(const Context& context, const CombineBackwardArgs& args);
-Status attention_forward(const Context& context, const AttentionArgs& args);
-Status attention_backward(const Context& context, const AttentionBackwardArgs& args);
+// Unlike the public calls these take any mix of dtypes.
+VSA_FOR_EACH_STAGE(VSA_DECLARE_STAGE)
 
 /// A vector of head_dim numbers, or of one number per key.
 using Row = std::vector<double>;

@@ -125,5 +125,54 @@ TEST_P(GpuAttention, SelectsAsTheReference) {
   EXPECT_EQ(different, 0) << "of " << rows << " rows";
 }
 
+/// The same values in another order of the axes in memory.
+TestTensor in_order(const TestTensor& x, Order order) {
+  TestTensor copy(x.dtype(), x.dims(), order);
+  copy.set_values(x.values());
+  return copy;
+}
+
+/// What the stages gave, the operator need not compute; in the epilogue of the fine kernel a
+/// contiguous coarse_out, one with other strides on its own.
+TEST_P(GpuAttention, WhatExistsAlready) {
+  VSA_NEEDS_GPU;
+  const Qkv in = qkv(DType::kBF16);
+  const TestTensor gate = like_q(DType::kBF16, 5);
+  const Qkv pooled{.q = gpu::run_pool(in.q, in.q_plan),
+                   .k = gpu::run_pool(in.k, in.kv_plan),
+                   .v = gpu::run_pool(in.v, in.kv_plan),
+                   .q_plan = in.q_plan,
+                   .kv_plan = in.kv_plan,
+                   .scale = in.scale};
+  const CoarseResult coarse = gpu::run_coarse(pooled);
+  const LutBuffer lut = gpu::run_select(coarse.scores, select());
+  for (const Outputs outputs : {Outputs::kAll, Outputs::kOutOnly}) {
+    for (const Order order : {Order::kBhsd, Order::kBshd}) {
+      SCOPED_TRACE(static_cast<int>(order));
+      const TestTensor coarse_out = in_order(coarse.out, order);
+      AttentionOptions run{.gate_coarse = Gate::tensor(gate.view()), .select = select()};
+      const AttentionResult want = gpu::run_attention(in, run, outputs);
+      const auto expect_same = [&](const char* what, bool same_kernels) {
+        const AttentionResult got = gpu::run_attention(in, run, outputs);
+        EXPECT_TRUE(same_lut(got.lut.view(), want.lut.view())) << what;
+        if (same_kernels) {
+          EXPECT_TRUE(same_bits(got.out, want.out)) << what;
+        } else {
+          EXPECT_LT(relative_l2(got.out, want.out.as(DType::kF64)), eps(DType::kBF16)) << what;
+        }
+      };
+      run.q_pooled = pooled.q.view();
+      run.k_pooled = pooled.k.view();
+      run.v_pooled = pooled.v.view();
+      expect_same("means", true);
+      run.coarse_out = coarse_out.view();
+      const bool same_kernels = outputs == Outputs::kAll || order == Order::kBhsd;
+      expect_same("means and coarse_out", same_kernels);
+      run.lut = lut.view();
+      expect_same("means, coarse_out and lut", same_kernels);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace vsa::test::gpu

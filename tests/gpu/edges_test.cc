@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "src/cuda/launch.h"
+#include "src/cuda/support/launch.h"
 #include "tests/gpu/wild_table.h"
 #include "tests/support/compare.h"
 

@@ -1,5 +1,5 @@
 // The transposed table against the definition, for tables that nobody checked, too.
-#include "src/cuda/lut_t.h"
+#include "src/cuda/fine/lut_t.h"
 
 #include <algorithm>
 
@@ -25,7 +25,7 @@ Lists transpose_on_gpu(const ConstLut& lut, int64_t num_kv_tiles) {
     const cuda::TransposedLut lut_t(workspace, lut.dims, num_kv_tiles);
     if (workspace.answers_query()) return Status();
     view = lut_t.view();
-    throw_if_error(lut_t.build("lut_t", table.view(), static_cast<cudaStream_t>(c.stream)));
+    throw_if_error(lut_t.build(call_site("lut_t", c), table.view()));
     expect_cuda(cudaStreamSynchronize(static_cast<cudaStream_t>(c.stream)));
     expect_cuda(cudaMemcpy(lists.offset.data(), view.offset, lists.offset.size() * sizeof(int64_t),
                            cudaMemcpyDeviceToHost));

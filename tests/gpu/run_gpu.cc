@@ -125,6 +125,16 @@ AttentionResult run_attention(const Qkv& in, const AttentionOptions& options, Ou
   Output lse(DType::kF32, with(dims, dims.seq_len, 1), in.q.order());
   Output fine_out(in.q.dtype(), dims, in.q.order());
   const bool all = outputs == Outputs::kAll;
+  const auto existing = [](const ConstTensor& host) {
+    return host.empty() ? std::optional<DeviceTensor>() : std::optional<DeviceTensor>(host);
+  };
+  const auto q_pooled = existing(options.q_pooled);
+  const auto k_pooled = existing(options.k_pooled);
+  const auto v_pooled = existing(options.v_pooled);
+  const auto coarse_out = existing(options.coarse_out);
+  const auto there = [](const std::optional<DeviceTensor>& tensor) {
+    return tensor ? ConstTensor(tensor->view()) : ConstTensor{};
+  };
   run_on_gpu([&](const Context& c) {
     return attention_forward(c, {.q = q.view(),
                                  .k = k.view(),
@@ -137,6 +147,10 @@ AttentionResult run_attention(const Qkv& in, const AttentionOptions& options, Ou
                                  .lut = given ? ConstLut(given->view()) : ConstLut{},
                                  .scale = in.scale,
                                  .rounding = options.rounding,
+                                 .q_pooled = there(q_pooled),
+                                 .k_pooled = there(k_pooled),
+                                 .v_pooled = there(v_pooled),
+                                 .coarse_out = there(coarse_out),
                                  .out = out,
                                  .lse = all ? Tensor(lse) : Tensor{},
                                  .fine_out = all ? Tensor(fine_out) : Tensor{},

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "src/core/lut_row.h"
-#include "src/cuda/combine.h"
-#include "src/cuda/fine.h"
-#include "src/cuda/schedule_build.h"
+#include "src/cuda/combine/combine.h"
+#include "src/cuda/family.h"
+#include "src/cuda/plan/schedule_build.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/output.h"
 
@@ -24,10 +24,10 @@ std::vector<cuda::ScheduleHead> schedule_heads(const TilePlan& q_plan, const Til
     const auto stream = static_cast<cudaStream_t>(c.stream);
     cuda::Carver workspace(c);
     const cuda::PlanTables plans("schedule", workspace, &q_plan, &kv_plan);
-    const cuda::Schedule schedule(workspace, plans, lut.dims, kHeadDim);
+    const cuda::Schedule schedule(workspace, plans, lut.dims, cuda::PairBy::kMostInCommon);
     if (workspace.answers_query()) return Status();
-    throw_if_error(plans.build(stream));
-    throw_if_error(schedule.build("schedule", plans, table.view(), stream));
+    throw_if_error(plans.build(call_site("schedule", c)));
+    throw_if_error(schedule.build(call_site("schedule", c), plans, table.view()));
     expect_cuda(cudaStreamSynchronize(stream));
     heads.resize(static_cast<size_t>(schedule.num_items()));
     expect_cuda(cudaMemcpy(heads.data(), schedule.heads(),
@@ -180,29 +180,30 @@ std::vector<DealtOut> deal_out(const Qkv& in, const ConstLut& lut, const Gate& g
     Output out(in.q.dtype(), in.q.dims(), in.q.order());
     Output lse(DType::kF32, {batch, num_heads, seq_len, 1}, in.q.order());
     run_on_gpu([&](const Context& c) {
-      const auto stream = static_cast<cudaStream_t>(c.stream);
+      const cuda::CallSite at = call_site("fine", c, num_sms);
       cuda::Carver workspace(c);
       const cuda::PlanTables plans("fine", workspace, &in.q_plan, &in.kv_plan);
-      const cuda::Schedule schedule(workspace, plans, lut.dims, head_dim);
+      const auto fine =
+          cuda::family_for(in.q.view().data).fine(workspace, plans, lut.dims, head_dim);
       if (workspace.answers_query()) return Status();
-      throw_if_error(plans.build(stream));
-      throw_if_error(schedule.build("fine", plans, table.view(), stream));
+      throw_if_error(plans.build(at));
+      throw_if_error(fine->prepare(at, plans, table.view()));
       cuda::FineCombine combine;
       if (!gate_coarse.is_zero()) {
         combine.coarse_out = static_cast<const float*>(coarse_out.view().data);
         combine.gate_coarse = cuda::gate_rows(gate.gate());
       }
-      return cuda::run_fine_stage({"fine", num_sms, stream},
-                                  {.q = q.view(),
-                                   .k = k.view(),
-                                   .v = v.view(),
-                                   .q_plan = &in.q_plan,
-                                   .kv_plan = &in.kv_plan,
-                                   .lut = table.view(),
-                                   .scale = in.scale.value_or(default_scale(head_dim)),
-                                   .out = out,
-                                   .lse = lse},
-                                  plans, schedule, combine);
+      return fine->launch(at,
+                          {.q = q.view(),
+                           .k = k.view(),
+                           .v = v.view(),
+                           .q_plan = &in.q_plan,
+                           .kv_plan = &in.kv_plan,
+                           .lut = table.view(),
+                           .scale = in.scale.value_or(default_scale(head_dim)),
+                           .out = out,
+                           .lse = lse},
+                          plans, combine);
     });
     all.push_back({num_sms, {.out = out.take(), .lse = lse.take()}});
   }

@@ -132,5 +132,81 @@ TEST_P(AttentionParity, Backward) {
   }
 }
 
+/// The stages before the operator, each on its own: what they gave, the operator need not compute.
+struct Existing {
+  TestTensor q_pooled, k_pooled, v_pooled;
+  CoarseResult coarse;
+  LutBuffer lut;
+};
+Existing existing(const Context& context, const Qkv& in, const SelectOptions& select) {
+  Existing all{.q_pooled = run_pool(context, in.q, in.q_plan),
+               .k_pooled = run_pool(context, in.k, in.kv_plan),
+               .v_pooled = run_pool(context, in.v, in.kv_plan),
+               .coarse = {},
+               .lut = {}};
+  all.coarse = run_coarse(context, all.q_pooled, all.k_pooled, all.v_pooled, in.kv_plan, in.scale);
+  all.lut = run_select(context, all.coarse.scores, select);
+  return all;
+}
+
+/// Given what the stages of the same backend gave, the operator gives the same bits as without: in
+/// f64 on the reference, whose operator has f64 between its stages.
+TEST_P(AttentionParity, WhatExistsAlreadyChangesNoBit) {
+  VSA_NEEDS_FORWARD;
+  const bool is_reference = context().backend == BackendId::kReference;
+  for (const DType dtype : kTokenDtypes) {
+    SCOPED_TRACE(name(dtype));
+    const Qkv in = is_reference ? as_f64(qkv(dtype)) : qkv(dtype);
+    const TestTensor gate = like_q(in.q.dtype(), 5);
+    const Existing given = existing(context(), in, options());
+    AttentionOptions run{.gate_coarse = Gate::tensor(gate.view()), .select = options()};
+    const AttentionResult want = run_attention(context(), in, run);
+    const auto expect_same = [&](const char* what) {
+      const AttentionResult got = run_attention(context(), in, run);
+      EXPECT_TRUE(same_bits(got.out, want.out)) << what;
+      EXPECT_TRUE(same_bits(got.lse, want.lse)) << what;
+      EXPECT_TRUE(same_bits(got.fine_out, want.fine_out)) << what;
+      EXPECT_TRUE(same_lut(got.lut.view(), want.lut.view())) << what;
+    };
+    run.q_pooled = given.q_pooled.view();
+    expect_same("means of q");
+    run.k_pooled = given.k_pooled.view();
+    run.v_pooled = given.v_pooled.view();
+    expect_same("all means");
+    run.coarse_out = given.coarse.out.view();
+    expect_same("means and coarse_out");
+    run.lut = given.lut.view();
+    expect_same("means, coarse_out and lut");
+    run.q_pooled = run.k_pooled = run.v_pooled = {};
+    expect_same("coarse_out and lut");
+  }
+}
+
+/// Wrong means select other tiles, and a wrong coarse_out is what is combined: they are not
+/// computed again.
+TEST_P(AttentionParity, WhatExistsAlreadyIsUsed) {
+  VSA_NEEDS_FORWARD;
+  const bool is_reference = context().backend == BackendId::kReference;
+  const Qkv in = is_reference ? as_f64(qkv(DType::kF32)) : qkv(DType::kF32);
+  const Existing other = existing(
+      context(), is_reference ? as_f64(qkv(DType::kF32, 2)) : qkv(DType::kF32, 2), options());
+  AttentionOptions run{.select = options()};
+  run.q_pooled = other.q_pooled.view();
+  run.k_pooled = other.k_pooled.view();
+  run.v_pooled = other.v_pooled.view();
+  AttentionResult got = run_attention(context(), in, run);
+  EXPECT_TRUE(same_lut(got.lut.view(), other.lut.view()));
+  const auto expect_combined = [&](const char* what) {
+    const TestTensor want =
+        run_combine(context(), got.fine_out, other.coarse.out, Gate::one(), Gate::one(), in.q_plan);
+    EXPECT_TRUE(same_bits(got.out, want)) << what;
+  };
+  expect_combined("coarse stage of the given means");
+  run.q_pooled = run.k_pooled = run.v_pooled = {};
+  run.coarse_out = other.coarse.out.view();
+  got = run_attention(context(), in, run);
+  expect_combined("the given coarse_out");
+}
+
 }  // namespace
 }  // namespace vsa::test

@@ -8,7 +8,8 @@ namespace vsa::test {
 constexpr std::byte kFill{0x3C};
 
 std::byte* Arena::allocate(int64_t size) {
-  return blocks_.emplace_back(static_cast<size_t>(size), kFill).data();
+  return blocks_.emplace_back(static_cast<size_t>(size), kFill, std::pmr::get_default_resource())
+      .data();
 }
 
 Tensor Arena::tensor(DType dtype, std::array<int64_t, 4> shape) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory_resource>
 #include <vector>
 
 #include "vsa/lut.h"
@@ -10,7 +11,8 @@
 
 namespace vsa::test {
 
-/// Hands out tensors and tables. f32, bf16, f16 and f64 memory starts as small finite numbers.
+/// Hands out tensors and tables in memory of the default resource (std::pmr). f32, bf16, f16 and
+/// f64 memory starts as small finite numbers.
 class Arena {
  public:
   /// Contiguous in the order [B, S, H, D].
@@ -23,7 +25,7 @@ class Arena {
 
  private:
   std::byte* allocate(int64_t size);
-  std::deque<std::vector<std::byte>> blocks_;  // a deque never moves its elements
+  std::deque<std::pmr::vector<std::byte>> blocks_;  // a deque never moves its elements
 };
 
 }  // namespace vsa::test

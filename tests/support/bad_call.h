@@ -47,6 +47,7 @@ void expect_refused(const std::vector<BadCall<Setup>>& calls, std::string_view o
 enum class Role {
   kFirst,           ///< an input from which other arguments' extents and dtype follow
   kInput,           ///< any other input
+  kOptionalInput,   ///< one that may be left out
   kOutput,          ///< must be given
   kOptionalOutput,  ///< may be left out
 };
@@ -64,7 +65,8 @@ std::vector<BadCall<Setup>> bad_tensors(const std::string& argument, Role role, 
                      .argument = argument,
                      .code = code});
   };
-  if (role != Role::kOptionalOutput) add("null", [](auto& t) { t.data = nullptr; });
+  if (role == Role::kFirst || role == Role::kInput || role == Role::kOutput)
+    add("null", [](auto& t) { t.data = nullptr; });
   add("dtype outside the enum", [](auto& t) { t.dtype = static_cast<DType>(7); });
   add("negative dtype", [](auto& t) { t.dtype = static_cast<DType>(-1); });
   add(

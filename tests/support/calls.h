@@ -46,9 +46,7 @@ struct PoolCall : CallBase {
   Status run() const { return pool(context, args); }
 };
 
-/// On the reference: the CPU backend lacks it.
 struct NormRopePoolCall : CallBase {
-  NormRopePoolCall() { context.backend = BackendId::kReference; }
   NormRopePoolArgs args{.x = kv_like(),
                         .plan = &kv_plan,
                         .weight = arena.tensor(DType::kF32, {1, kHkv, 1, kD}),
@@ -163,6 +161,10 @@ struct AttentionCall : CallBase {
                      .select = {.topk = 2, .forced_columns = forced, .dense_rows = {}},
                      .lut = {},
                      .scale = std::nullopt,
+                     .q_pooled = q_tiles(),
+                     .k_pooled = kv_tiles(),
+                     .v_pooled = kv_tiles(),
+                     .coarse_out = q_tiles(),
                      .out = q_like(),
                      .lse = lse_like(),
                      .fine_out = q_like(),

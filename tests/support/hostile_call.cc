@@ -191,6 +191,12 @@ vsa_status make_attention_forward(HostileArgs& a, const vsa_context& context) {
     pitch = args.lut.pitch;
   }
   args.scale = a.scale();
+  if (args.select.topk % 2 == 1) {
+    args.q_pooled = a.input(q_tiles(a), tile_dtype(a));
+    args.k_pooled = a.input(kv_tiles(a), tile_dtype(a));
+    args.v_pooled = a.input(kv_tiles(a), tile_dtype(a));
+    args.coarse_out = a.input(q_tiles(a), tile_dtype(a));
+  }
   args.out = a.output(a.q_shape, a.dtype);
   args.lse = a.optional_output(lse_shape(a), tile_dtype(a));
   args.fine_out = a.optional_output(a.q_shape, a.dtype);

@@ -75,6 +75,7 @@ struct AttentionOptions {
   SelectOptions select = {};  ///< used if `lut` is empty
   ConstLut lut = {};
   CoarseRounding rounding = CoarseRounding::kNone;
+  ConstTensor q_pooled = {}, k_pooled = {}, v_pooled = {}, coarse_out = {};  ///< existing already
 };
 
 struct AttentionResult {

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "src/core/validate.h"
 #include "tests/support/bad_call.h"
 #include "tests/support/calls.h"
+#include "tests/support/validate.h"
 
 namespace vsa::test {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/core/validate.h"
 #include "tests/support/calls.h"
+#include "tests/support/validate.h"
 
 namespace vsa::test {
 namespace {

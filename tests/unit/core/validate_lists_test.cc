@@ -1,9 +1,9 @@
 // Selections: look-up tables that are read, tables that are written, options of select.
 #include <gtest/gtest.h>
 
-#include "src/core/validate.h"
 #include "tests/support/bad_call.h"
 #include "tests/support/calls.h"
+#include "tests/support/validate.h"
 
 namespace vsa::test {
 namespace {

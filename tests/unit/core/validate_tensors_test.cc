@@ -1,9 +1,9 @@
 // Every tensor argument of every entrance, wrong in every way that has nothing to do with the call.
 #include <gtest/gtest.h>
 
-#include "src/core/validate.h"
 #include "tests/support/bad_call.h"
 #include "tests/support/calls.h"
+#include "tests/support/validate.h"
 
 namespace vsa::test {
 namespace {
@@ -130,6 +130,10 @@ TEST(ValidateTensors, AttentionForward) {
   expect_refused(VSA_TENSOR(AttentionCall, q, kFirst), op);
   expect_refused(VSA_TENSOR(AttentionCall, k, kInput), op);
   expect_refused(VSA_TENSOR(AttentionCall, v, kInput), op);
+  expect_refused(VSA_TENSOR(AttentionCall, q_pooled, kOptionalInput), op);
+  expect_refused(VSA_TENSOR(AttentionCall, k_pooled, kOptionalInput), op);
+  expect_refused(VSA_TENSOR(AttentionCall, v_pooled, kOptionalInput), op);
+  expect_refused(VSA_TENSOR(AttentionCall, coarse_out, kOptionalInput), op);
   expect_refused(VSA_TENSOR(AttentionCall, out, kOutput), op);
   expect_refused(VSA_TENSOR(AttentionCall, lse, kOptionalOutput), op);
   expect_refused(VSA_TENSOR(AttentionCall, fine_out, kOptionalOutput), op);

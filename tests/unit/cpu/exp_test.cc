@@ -5,14 +5,14 @@
 #include <limits>
 #include <vector>
 
-#include "src/cpu/targets.h"
+#include "src/cpu/support/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/unit/cpu/exp_test.cc"
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
-#include "src/cpu/exp-inl.h"
+#include "src/cpu/support/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace vsa::cpu::HWY_NAMESPACE {

@@ -5,9 +5,9 @@
 #include <limits>
 #include <vector>
 
-#include "src/cpu/float_buffer.h"
-#include "src/cpu/pack.h"
-#include "src/cpu/targets.h"
+#include "src/cpu/support/float_buffer.h"
+#include "src/cpu/support/pack.h"
+#include "src/cpu/support/targets.h"
 #include "tests/support/random.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,7 +15,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
-#include "src/cpu/gemm-inl.h"
+#include "src/cpu/support/gemm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace vsa::cpu::HWY_NAMESPACE {

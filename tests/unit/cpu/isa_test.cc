@@ -1,5 +1,5 @@
 // The choice of the instruction set, and that the chosen one is the one that runs.
-#include "src/cpu/isa.h"
+#include "src/cpu/support/isa.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "src/cpu/targets.h"
+#include "src/cpu/support/targets.h"
 #include "tests/support/run.h"
 //
 #include "hwy/highway.h"

@@ -1,5 +1,5 @@
 // Blocks and plan images: every token in exactly one block, in the order of the plan.
-#include "src/cuda/block.h"
+#include "src/cuda/plan/block.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "src/cuda/plan.h"
-#include "src/cuda/select_key.h"
+#include "src/cuda/plan/plan.h"
+#include "src/cuda/select/select_key.h"
 
 namespace vsa::cuda {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "src/cuda/plan.h"
-#include "src/cuda/sm90/box_plan.h"
-#include "src/cuda/sm90/descriptor.h"
+#include "src/cuda/fine/sm90/box_plan.h"
+#include "src/cuda/fine/sm90/descriptor.h"
+#include "src/cuda/plan/plan.h"
 
 namespace vsa::cuda::sm90 {
 namespace {

@@ -1,6 +1,6 @@
 // Which memory a call of the CUDA backend takes. No device needed: what the runtime says of a
 // pointer is made up here.
-#include "src/cuda/device.h"
+#include "src/cuda/support/device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // How the fine backward divides shared memory, and its walk through a ring.
-#include "src/cuda/sm90/fine_backward_params.h"
+#include "src/cuda/fine/sm90/fine_backward_params.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // How the forward fine kernel divides shared memory and deals out query blocks.
-#include "src/cuda/sm90/fine_params.h"
+#include "src/cuda/fine/sm90/fine_params.h"
 
 #include <gtest/gtest.h>
 

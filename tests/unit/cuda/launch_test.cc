@@ -1,5 +1,5 @@
 // What the CUDA backend says before and after a launch. No device needed.
-#include "src/cuda/launch.h"
+#include "src/cuda/support/launch.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "src/cuda/schedule.h"
-#include "src/cuda/sm90/fine_params.h"
-#include "src/cuda/sm90/fine_slots.h"
+#include "src/cuda/fine/sm90/fine_params.h"
+#include "src/cuda/fine/sm90/fine_slots.h"
+#include "src/cuda/plan/schedule.h"
 
 namespace vsa::cuda {
 namespace {

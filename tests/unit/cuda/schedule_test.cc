@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/cuda/cuda.h"
-#include "src/cuda/schedule_build.h"
+#include "src/cuda/plan/schedule_build.h"
+#include "src/cuda/stages.h"
 
 namespace vsa::cuda {
 namespace {
@@ -28,7 +28,7 @@ TEST(Schedule, RefusesMorePairsThanAKernelCounts) {
     context.workspace_query = &size;
     Carver workspace(context);
     const PlanTables plans("fine", workspace, &plan);
-    const Schedule schedule(workspace, plans, {1 << 10, heads, 2, 2}, 128);
+    const Schedule schedule(workspace, plans, {1 << 10, heads, 2, 2}, PairBy::kPosition);
     EXPECT_EQ(schedule.num_pairs(), 1);
     const Status status = schedule.status("fine");
     EXPECT_EQ(status.ok(), heads < 1 << 19);

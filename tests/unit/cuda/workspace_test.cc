@@ -1,5 +1,5 @@
 // How a call divides its workspace. No device needed.
-#include "src/cuda/workspace.h"
+#include "src/cuda/support/workspace.h"
 
 #include <gtest/gtest.h>
 

@@ -139,13 +139,5 @@ TEST(ReferenceNormRopePool, WrongArgumentsAreNamed) {
   refused({.x = {}, .cos = row.view(), .sin = row.view()}, "] cos: expected");
 }
 
-TEST(ReferenceNormRopePool, TheCpuBackendLacksIt) {
-  const TilePlan plan = three_tokens();
-  TestTensor x = tokens(DType::kF32);
-  const Status status =
-      norm_rope_pool({.backend = BackendId::kCpu}, {.x = x.view(), .plan = &plan});
-  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-}
-
 }  // namespace
 }  // namespace vsa::test

@@ -1,0 +1,18 @@
+// Validation of each call: the context, what is particular to it, and that outputs keep apart.
+// Host-only.
+#include "src/core/validate.h"
+
+#include "src/core/check_args.h"
+
+namespace vsa {
+
+#define VSA_DEFINE_VALIDATE(stage, Args, fields)                                           \
+  Status validate(const BackendTraits& traits, const Context& context, const Args& args) { \
+    ArgCheck check(#stage, traits, context);                                               \
+    VSA_TRY(check.context());                                                              \
+    VSA_TRY(check_args(check, args));                                                      \
+    return check.separate_outputs();                                                       \
+  }
+VSA_FOR_EACH_STAGE(VSA_DEFINE_VALIDATE)
+
+}  // namespace vsa

@@ -1,0 +1,24 @@
+// RMSNorm and rotary embedding of one head of a tile. Host-only.
+#pragma once
+
+#include <cstdint>
+
+namespace vsa::cpu {
+
+/// sums[i] += the sum of squares of row i of rows[count, head_dim].
+void add_squares(const float* rows, int64_t count, int64_t head_dim, float* sums);
+
+struct NormRopeTile {
+  float* rows = nullptr;  ///< [count, head_dim]; read and written
+  int64_t count = 0, head_dim = 0;
+  const float* rstd = nullptr;    ///< [count]; null: all ones
+  const float* weight = nullptr;  ///< [head_dim]; null: all ones
+  /// [count, head_dim]; null: no rotation. cos_j at 2j and 2j + 1, -sin_j at 2j, sin_j at 2j + 1.
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+};
+
+/// n = row * rstd * weight; row = n * cos + (n with the elements of each pair swapped) * sin
+void norm_rope_rows(const NormRopeTile& tile);
+
+}  // namespace vsa::cpu

@@ -1,0 +1,59 @@
+// fine and its gradients, on the family of the call's device. Host-only.
+#include "src/cuda/fine/fine.h"
+
+#include "src/cuda/combine/combine_backward.h"
+#include "src/cuda/family.h"
+#include "src/cuda/stages.h"
+
+namespace vsa::cuda {
+
+bool is_fusable(const ConstTensor& t) {
+  int64_t contiguous = t.shape[3];
+  for (size_t axis = 3; axis-- > 0;) {
+    if (t.shape[axis] > 1 && t.stride[axis] != contiguous) return false;
+    contiguous *= t.shape[axis];
+  }
+  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
+}
+
+Status fine(const Context& context, const FineArgs& args) {
+  Call call("fine", context);
+  const PlanTables plans(call.operation(), call.workspace, args.q_plan, args.kv_plan);
+  const auto fine =
+      family_for(args.q.data).fine(call.workspace, plans, args.lut.dims, args.q.shape[3]);
+  return run(call, plans, args, [&](const CallSite& at) -> Status {
+    VSA_TRY(fine->prepare(at, plans, args.lut));
+    return fine->launch(at, args, plans, {});
+  });
+}
+
+Status fine_backward(const Context& context, const FineBackwardArgs& args) {
+  const auto& [batch, num_heads, seq_len, head_dim] = args.q.shape;
+  Call call("fine_backward", context);
+  const PlanTables plans(call.operation(), call.workspace, args.q_plan, args.kv_plan);
+  const auto backward = family_for(args.q.data).fine_backward(call.workspace, plans, args.lut.dims);
+  const Tensor delta = call.workspace.take_f32({batch, num_heads, seq_len, 1});
+  const FineBackwardInput input{.q = args.q,
+                                .k = args.k,
+                                .v = args.v,
+                                .dout = args.dout,
+                                .lse = args.lse,
+                                .delta = static_cast<const float*>(delta.data),
+                                .scale = *args.scale,
+                                .lut = args.lut,
+                                .dq = args.dq,
+                                .dk = args.dk,
+                                .dv = args.dv};
+  return run(call, plans, args, [&](const CallSite& at) -> Status {
+    CombineBackwardArgs combine;
+    combine.fine_out = args.out;
+    combine.dout = args.dout;
+    CombineBackwardParams params = combine_backward_params(combine, plans.q());
+    params.delta = rows_of(delta);
+    VSA_TRY(run_combine_backward(at, params, args.q.dtype, batch));
+    VSA_TRY(backward->prepare(at, args.lut));
+    return backward->launch(at, input, plans);
+  });
+}
+
+}  // namespace vsa::cuda

@@ -1,0 +1,44 @@
+// What a family of architectures provides of the fine stage, backward. Host-only.
+#pragma once
+
+#include "src/cuda/plan/plan.h"
+#include "vsa/stages.h"
+
+namespace vsa::cuda {
+
+struct FineBackwardInput {
+  ConstTensor q;                 // [B, H, Sq, D] bf16 or f16, D 64 or 128
+  ConstTensor k, v;              // [B, H_kv, Sk, D], dtype of q
+  ConstTensor dout;              // [B, H, Sq, D], dtype of q: gate_fine * the operator's dout
+  ConstTensor lse;               // [B, H, Sq, 1] f32, as `fine` gave it
+  const float* delta = nullptr;  // [B, H, Sq] contiguous: sum over d of fine_out * dout
+  float scale = 0.0F;
+  ConstLut lut;  // [B, H, Nq, pitch]; entries that name no kv tile are ignored
+  // Gradients of the pooled tensors, contiguous; null: none. Every token of a tile gets the tile's
+  // divided by its length.
+  const float* dq_pooled = nullptr;  // [B, H, Nq, D]
+  const float* dk_pooled = nullptr;  // [B, H_kv, Nk, D]
+  const float* dv_pooled = nullptr;  // [B, H_kv, Nk, D]
+  Tensor dq;                         // [B, H, Sq, D], dtype of q
+  Tensor dk, dv;                     // [B, H_kv, Sk, D], dtype of q
+};
+
+/// The gradients of the fine stage of one call. Whoever makes it takes its workspace; then, on the
+/// call's device and stream, `prepare` and `launch`.
+class FineBackwardRun {
+ public:
+  virtual ~FineBackwardRun() = default;
+
+  /// Enqueues what the kernels read besides the tensors.
+  virtual Status prepare(const CallSite& at, const ConstLut& lut) const = 0;
+
+  /// Enqueues the kernels, on plans that were built on the same stream. Padding is never read, and
+  /// written as 0 where the plan has it between tokens (tile order). A query without a key (lse
+  /// -inf) contributes nothing. The same inputs give the same bits.
+  /// @return Unsupported (strides that the kernels cannot read; too many blocks in all heads)
+  /// Cost: 14*D FLOP per valid pair.
+  virtual Status launch(const CallSite& at, const FineBackwardInput& input,
+                        const PlanTables& plans) const = 0;
+};
+
+}  // namespace vsa::cuda

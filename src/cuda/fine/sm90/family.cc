@@ -1,0 +1,13 @@
+// The table of the family sm90: Hopper, with wgmma, TMA and setmaxnreg. Host-only.
+#include "src/cuda/fine/sm90/family.h"
+
+namespace vsa::cuda::sm90 {
+
+extern const Family kFamily;
+constinit const Family kFamily{.name = "sm_90a",
+                               .least = 90,
+                               .most = 90,  // an `a` architecture runs on no other
+                               .fine = make_fine,
+                               .fine_backward = make_fine_backward};
+
+}  // namespace vsa::cuda::sm90

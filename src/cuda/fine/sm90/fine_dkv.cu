@@ -1,0 +1,12 @@
+// The dk and dv kernel of the fine backward for sm_90a; fine_backward_launch.h and
+// fine_dkv_consumer.h say how.
+#include "src/cuda/fine/sm90/fine_backward_launch.h"
+#include "src/cuda/fine/sm90/fine_dkv_consumer.h"
+
+namespace vsa::cuda::sm90 {
+
+Status run_fine_dkv(const FineBackwardParams& params, const KernelLaunch& launch) {
+  return launch_backward<DkvConsumer, true>(params, launch);
+}
+
+}  // namespace vsa::cuda::sm90

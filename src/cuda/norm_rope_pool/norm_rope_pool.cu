@@ -1,0 +1,156 @@
+// norm_rope_pool: one CTA a tile. A thread holds 8 elements of a head and walks over the tile's
+// tokens: normalise, rotate, store, add to the mean. x is read from memory once; an RMSNorm across
+// all heads reads it once more before, which the L2 serves.
+#include "src/cuda/norm_rope_pool/norm_rope_pool.h"
+#include "src/cuda/plan/tile_positions.h"
+#include "src/cuda/support/half_type.h"
+#include "src/cuda/support/launch.h"
+#include "src/cuda/support/numbers.h"
+
+namespace vsa::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kElements = 8;  // of a thread: 16 bytes
+
+/// Rounds the elements as they are stored, and leaves the rounded values in `x`.
+template <class T>
+__device__ __forceinline__ uint4 round_and_pack(float (&x)[kElements]) {
+  uint32_t pairs[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    pairs[j] = HalfType<T>::pack(x[2 * j], x[2 * j + 1]);
+    const float2 both = HalfType<T>::unpack(pairs[j]);
+    x[2 * j] = both.x;
+    x[2 * j + 1] = both.y;
+  }
+  return {pairs[0], pairs[1], pairs[2], pairs[3]};
+}
+
+__device__ __forceinline__ float sum_of_squares(const float (&x)[kElements]) {
+  float sum = 0.0F;
+#pragma unroll
+  for (int j = 0; j < kElements; ++j) sum = fmaf(x[j], x[j], sum);
+  return sum;
+}
+
+/// 1 / sqrt(mean(x^2) + eps) over all heads of each token, one warp a token.
+template <class T>
+__device__ __forceinline__ void all_heads_rstd(const NormRopePoolParams& p, const T* x, int len,
+                                               const int32_t* positions, float* rstd) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int pieces_per_head = p.head_dim / kElements;
+  const int num_pieces = p.num_heads * pieces_per_head;
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < len; i += kThreads / 32) {
+    const T* token = x + positions[i] * p.x.seq;
+    float sum = 0.0F;
+    for (int piece = lane; piece < num_pieces; piece += 32) {
+      const int64_t at = piece / pieces_per_head * p.x.head + piece % pieces_per_head * kElements;
+      float e[kElements];
+      unpack8<T>(*reinterpret_cast<const uint4*>(token + at), e);
+      sum += sum_of_squares(e);
+    }
+    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(kAllLanes, sum, mask);
+    if (lane == 0) rstd[i] = rsqrtf(sum / static_cast<float>(num_pieces * kElements) + p.eps);
+  }
+}
+
+__device__ __forceinline__ const float* row_of(const ConstRows& t, int64_t b, int64_t h,
+                                               int64_t s) {
+  return static_cast<const float*>(t.data) + b * t.batch + h * t.head + s * t.seq;
+}
+
+/// (x_2j, x_2j+1) turned by the four angles that begin at `cos` and `sin`.
+__device__ __forceinline__ void turn(float (&x)[kElements], const float* cos, const float* sin) {
+  const float4 c4 = __ldg(reinterpret_cast<const float4*>(cos));
+  const float4 s4 = __ldg(reinterpret_cast<const float4*>(sin));
+  const float c[4] = {c4.x, c4.y, c4.z, c4.w};
+  const float s[4] = {s4.x, s4.y, s4.z, s4.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float a = x[2 * j];
+    const float b = x[2 * j + 1];
+    x[2 * j] = a * c[j] - b * s[j];
+    x[2 * j + 1] = a * s[j] + b * c[j];
+  }
+}
+
+/// grid: x tiles, y batch
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    norm_rope_pool_kernel(const __grid_constant__ NormRopePoolParams p) {
+  __shared__ int32_t positions[kMaxTileRows];
+  __shared__ float token_rstd[kMaxTileRows];
+  const int tile = static_cast<int>(blockIdx.x);
+  const int b = static_cast<int>(blockIdx.y);
+  tile_positions(p.plan, tile, positions);
+  const int len = p.plan.tile_len[tile];
+  T* x = static_cast<T*>(p.x.data) + b * p.x.batch;
+  const bool given = p.rstd.data != nullptr;
+  const bool over_all = p.norm == NormOver::kAllHeads && !given;
+  const bool over_head = p.norm == NormOver::kHead && !given;
+  if (over_all) {
+    all_heads_rstd<T>(p, x, len, positions, token_rstd);
+    __syncthreads();
+  }
+
+  const int pieces_per_head = p.head_dim / kElements;  // 8 or 16 neighbouring threads hold a head
+  const int num_pieces = p.num_heads * pieces_per_head;
+  for (int first = 0; first < num_pieces; first += kThreads) {
+    const int piece = first + static_cast<int>(threadIdx.x);
+    const bool active = piece < num_pieces;  // the others take part in shuffles
+    const int head = active ? piece / pieces_per_head : 0;
+    const int column = piece % pieces_per_head * kElements;
+    float weight[kElements];
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) {
+      weight[j] =
+          p.weight.data != nullptr ? __ldg(row_of(p.weight, 0, head, 0) + column + j) : 1.0F;
+    }
+    float sum[kElements] = {};
+    for (int i = 0; i < len; ++i) {
+      const int64_t s = positions[i];
+      T* at = x + head * p.x.head + s * p.x.seq + column;
+      float e[kElements] = {};
+      if (active) unpack8<T>(*reinterpret_cast<const uint4*>(at), e);
+      float rstd = 1.0F;
+      if (over_all) rstd = token_rstd[i];
+      if (given) rstd = __ldg(row_of(p.rstd, b, p.norm == NormOver::kHead ? head : 0, s));
+      if (over_head) {
+        float squares = sum_of_squares(e);
+        for (int mask = pieces_per_head / 2; mask > 0; mask /= 2) {
+          squares += __shfl_xor_sync(kAllLanes, squares, mask);
+        }
+        rstd = rsqrtf(squares / static_cast<float>(p.head_dim) + p.eps);
+      }
+      if (!active) continue;
+#pragma unroll
+      for (int j = 0; j < kElements; ++j) e[j] = e[j] * rstd * weight[j];
+      if (p.cos.data != nullptr) {
+        turn(e, row_of(p.cos, 0, 0, s) + column / 2, row_of(p.sin, 0, 0, s) + column / 2);
+      }
+      *reinterpret_cast<uint4*>(at) = round_and_pack<T>(e);
+#pragma unroll
+      for (int j = 0; j < kElements; ++j) sum[j] += e[j];
+    }
+    if (!active || p.pooled.data == nullptr) continue;
+    float* to = static_cast<float*>(p.pooled.data) + b * p.pooled.batch + head * p.pooled.head +
+                tile * p.pooled.seq + column;
+    const float divisor = len > 0 ? static_cast<float>(len) : 1.0F;
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) to[j] = sum[j] / divisor;
+  }
+}
+
+}  // namespace
+
+Status run_norm_rope_pool(const CallSite& at, const NormRopePoolParams& params, DType dtype,
+                          int64_t batch) {
+  const LaunchShape shape{
+      .grid = dim3(grid_extent(params.plan.shape.num_tiles), grid_extent(batch)),
+      .block = dim3(kThreads)};
+  return dtype == DType::kBF16 ? launch(at, norm_rope_pool_kernel<__nv_bfloat16>, shape, params)
+                               : launch(at, norm_rope_pool_kernel<__half>, shape, params);
+}
+
+}  // namespace vsa::cuda

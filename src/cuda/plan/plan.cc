@@ -1,0 +1,92 @@
+// Cuts the tiles of a plan into blocks of at most 64 tokens, and takes their memory. Host-only.
+#include "src/cuda/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include "src/cuda/plan/schedule.h"
+
+namespace vsa::cuda {
+namespace {
+
+int32_t smallest_factor(int32_t n) {
+  for (int32_t factor = 2; factor * factor <= n; ++factor) {
+    if (n % factor == 0) return factor;
+  }
+  return n;
+}
+
+/// Edges of the blocks of a tile: halves it along its slowest axis until 64 tokens are left. So
+/// blocks one after the other hold the tile's tokens in raster order.
+void cut(PlanShape& shape) {
+  int32_t* edge = shape.block_edge;
+  while (edge[0] * edge[1] * edge[2] > kBlockTokens) {
+    int32_t& axis = edge[0] > 1 ? edge[0] : edge[1] > 1 ? edge[1] : edge[2];
+    const int32_t factor = smallest_factor(axis);
+    axis /= factor;
+    shape.blocks_per_tile *= factor;
+  }
+}
+
+}  // namespace
+
+Result<PlanImage> plan_image(std::string_view operation, const TilePlan& plan) {
+  PlanImage image;
+  PlanShape& shape = image.shape;
+  const Grid grid = plan.video_grid();
+  const bool is_tile_order = grid.num_tokens() == 0;
+  const int64_t num_runs = is_tile_order ? plan.num_tiles() : plan.num_prefix_tiles();
+  shape.tile_tokens = static_cast<int32_t>(plan.tile_tokens());
+  if (is_tile_order) {
+    shape.blocks_per_tile = (shape.tile_tokens + kBlockTokens - 1) / kBlockTokens;
+  } else {
+    const TileShape tile = plan.video_tile();
+    const int64_t grids[3] = {grid.f, grid.h, grid.w};
+    const int64_t edges[3] = {tile.f, tile.h, tile.w};
+    for (int axis = 0; axis < 3; ++axis) {
+      shape.grid[axis] = static_cast<int32_t>(grids[axis]);
+      shape.tile_edge[axis] = static_cast<int32_t>(edges[axis]);
+      shape.block_edge[axis] = shape.tile_edge[axis];
+      shape.tiles[axis] = static_cast<int32_t>((grids[axis] + edges[axis] - 1) / edges[axis]);
+    }
+    shape.base = static_cast<int32_t>(plan.seq_len() - grid.num_tokens());
+    cut(shape);
+  }
+  if (plan.num_tiles() * shape.blocks_per_tile >= ScheduleEntry::kMaxBlocks) {
+    return unsupported(
+        fmt::format("[{}] plan: expected fewer than 2^28 blocks of 64 tokens on the "
+                    "cuda backend, got {} tiles of {} blocks",
+                    operation, plan.num_tiles(), shape.blocks_per_tile));
+  }
+  shape.num_tiles = static_cast<int32_t>(plan.num_tiles());
+  shape.num_runs = static_cast<int32_t>(num_runs);
+  shape.runs_are_padded = is_tile_order ? 1 : 0;
+  shape.run_rows = (shape.tile_tokens + shape.blocks_per_tile - 1) / shape.blocks_per_tile;
+  for (int64_t t = 0; t < num_runs; ++t) {
+    const int32_t first =
+        is_tile_order ? static_cast<int32_t>(t) * shape.tile_tokens : plan.tokens(t).front();
+    image.runs.push_back({.first = first, .len = plan.tile_len(t)});
+  }
+  return image;
+}
+
+PlanTables::PlanTables(std::string_view operation, Carver& workspace, const TilePlan* q_plan,
+                       const TilePlan* kv_plan) {
+  same_ = kv_plan == nullptr || kv_plan == q_plan;
+  num_tables_ = same_ ? 1 : 2;
+  const TilePlan* plans[2] = {q_plan, kv_plan};
+  for (int i = 0; i < num_tables_; ++i) {
+    Result<PlanImage> image = plan_image(operation, *plans[i]);
+    if (!image.ok()) {
+      status_ = image.status();
+      return;
+    }
+    images_[i] = std::move(*image);
+    PlanTable& table = tables_[i];
+    table.shape = images_[i].shape;
+    table.blocks = workspace.take<Block>(table.shape.num_blocks());
+    table.tile_len = workspace.take<int32_t>(table.shape.num_tiles);
+    runs_[i] = workspace.take<Run>(table.shape.num_runs);
+  }
+}
+
+}  // namespace vsa::cuda

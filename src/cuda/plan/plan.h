@@ -1,0 +1,69 @@
+// A tile plan as the kernels' tables, and how they get to the device without a copy that outlives
+// the call. Host-only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string_view>
+#include <vector>
+
+#include "src/cuda/plan/block.h"
+#include "src/cuda/support/call.h"
+#include "vsa/status.h"
+#include "vsa/tiling.h"
+
+namespace vsa::cuda {
+
+/// What make_block needs of a plan.
+struct PlanImage {
+  PlanShape shape;
+  std::vector<Run> runs;  // [num_runs]
+};
+/// @return Unsupported if the plan has 2^28 blocks or more
+Result<PlanImage> plan_image(std::string_view operation, const TilePlan& plan);
+
+/// A plan on the device.
+struct PlanTable {
+  PlanShape shape;
+  Block* blocks = nullptr;      // [num_blocks]
+  int32_t* tile_len = nullptr;  // [num_tiles]
+};
+
+/// The tables of one or two plans in a workspace. Two that are the same object share one table.
+class PlanTables {
+ public:
+  /// Takes the memory. Call `status` before anything else, `build` before a kernel reads them.
+  PlanTables(std::string_view operation, Carver& workspace, const TilePlan* q_plan,
+             const TilePlan* kv_plan = nullptr);
+  const Status& status() const { return status_; }
+
+  /// Enqueues what fills the tables.
+  Status build(const CallSite& at) const;
+
+  const PlanTable& q() const { return tables_[0]; }
+  const PlanTable& kv() const { return tables_[same_ ? 0 : 1]; }
+
+ private:
+  Status status_;
+  bool same_ = true;
+  int num_tables_ = 0;
+  PlanTable tables_[2];
+  PlanImage images_[2];
+  Run* runs_[2] = {nullptr, nullptr};  // on the device
+};
+
+/// Enqueues the writing of `count` int32 to device memory. They travel as parameters of kernels, so
+/// `from` may be freed at once and a captured graph repeats them.
+Status upload(const CallSite& at, const int32_t* from, int64_t count, int32_t* to);
+
+/// Call::run, once the tables of the call's plans have been filled.
+template <class Args, class Enqueue>
+Status run(const Call& call, const PlanTables& plans, const Args& args, const Enqueue& enqueue) {
+  VSA_TRY(plans.status());
+  return call.run(args, [&](const CallSite& at) -> Status {
+    VSA_TRY(plans.build(at));
+    return enqueue(at);
+  });
+}
+
+}  // namespace vsa::cuda

@@ -1,0 +1,28 @@
+// Where the tokens of a tile lie, in their order, gathered by a CTA. Device-only.
+#pragma once
+
+#include "src/cuda/plan/plan.h"
+
+namespace vsa::cuda {
+
+inline constexpr int kMaxTileRows = 256;
+
+/// Writes the positions of the tile's valid tokens, in slot order, to `positions` (shared memory,
+/// kMaxTileRows) and, if the plan has them, those of its padding rows after them. Ends with a
+/// barrier.
+/// @return rows with padding; the first tile_len[tile] of them are tokens
+__device__ __forceinline__ int tile_positions(const PlanTable& plan, int tile, int32_t* positions) {
+  int begin = 0;
+  for (int s = 0; s < plan.shape.blocks_per_tile; ++s) {
+    const Block block = plan.blocks[static_cast<int64_t>(tile) * plan.shape.blocks_per_tile + s];
+    for (int r = static_cast<int>(threadIdx.x); r < block.rows();
+         r += static_cast<int>(blockDim.x)) {
+      positions[begin + r] = position_of(plan.shape, block, r);
+    }
+    begin += block.rows();
+  }
+  __syncthreads();
+  return begin;
+}
+
+}  // namespace vsa::cuda

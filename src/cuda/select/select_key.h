@@ -1,0 +1,22 @@
+// The order of scores as an order of integers. Host and device, so that tests check it on the host.
+#pragma once
+
+#include <cstdint>
+
+#include "src/cuda/plan/block.h"
+
+namespace vsa::cuda {
+
+inline constexpr uint32_t kForcedKey = ~0U;  // above every score
+
+/// Larger for what ranks higher: -0 equals +0, NaN (any) ranks below -inf.
+/// @param bits  of the float
+VSA_HOST_DEVICE uint32_t select_key(uint32_t bits) {
+  // Without branches: a row's keys are made side by side.
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  const uint32_t is_negative = magnitude != 0 ? bits >> 31 : 0;
+  const uint32_t key = (magnitude | 0x80000000U) ^ (0U - is_negative);
+  return magnitude > 0x7F800000U ? 0 : key;
+}
+
+}  // namespace vsa::cuda

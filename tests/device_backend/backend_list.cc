@@ -1,0 +1,79 @@
+// The list of backends of these tests: as src/api/backend_list.cc, which this replaces when the
+// program is linked, and with a backend on the fake device in the place of the next one to come.
+#include <fmt/format.h>
+
+#include "src/api/registry.h"
+#include "tests/device_backend/device.h"
+
+namespace vsa {
+namespace {
+
+using test::FakeDevice;
+
+BackendInfo info() {
+  return {.id = BackendId::kHip, .available = true, .detail = "host memory dressed as a device's"};
+}
+
+/// The CPU backend's function behind the manners of a device: asks for workspace, enqueues on a
+/// stream.
+template <class Args>
+Status run_on_device(std::string_view operation, const Context& context, const Args& args,
+                     Status (*compute)(const Context&, const Args&)) {
+  FakeDevice* device = FakeDevice::current();
+  if (context.workspace_query != nullptr) {
+    ++device->num_queries;
+    *context.workspace_query = FakeDevice::kWorkspaceBytes;
+    return {};
+  }
+  if (context.stream != device->stream() || !device->contains(context.workspace.data) ||
+      context.workspace.size_bytes < FakeDevice::kWorkspaceBytes) {
+    return invalid_argument(
+        fmt::format("[{}] workspace: expected {} bytes of the device's, and its stream", operation,
+                    FakeDevice::kWorkspaceBytes));
+  }
+  ++device->num_calls;
+  device->open();
+  const Status status = compute({.backend = BackendId::kCpu, .num_threads = 1}, args);
+  device->close();
+  return status;
+}
+
+#define VSA_FAKE_STAGE(stage, Args, fields)                           \
+  Status stage(const Context& context, const Args& args) {            \
+    return run_on_device(#stage, context, args, cpu_backend().stage); \
+  }
+namespace fake {
+VSA_FOR_EACH_STAGE(VSA_FAKE_STAGE)
+
+constexpr BackendTable kTable{.id = BackendId::kHip,
+                              .info = info,
+                              .traits = {.token_dtypes = DType::kF32,
+                                         .tile_dtypes = DType::kF32,
+                                         .head_dim_step = 8,
+                                         .max_head_dim = 24,
+                                         .row_bytes = 32,
+                                         .memory = MemoryKind::kDevice,
+                                         .has_workspace = true,
+                                         .has_streams = true,
+                                         .dtype_remedy = "convert it",
+                                         .head_dim_remedy = "take another backend"},
+                              VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
+}  // namespace fake
+}  // namespace
+
+const BackendTable* find_backend(BackendId id) {
+  switch (id) {
+    case BackendId::kReference:
+      return &reference_backend();
+    case BackendId::kCpu:
+      return &cpu_backend();
+    case BackendId::kHip:
+      return &fake::kTable;
+    default:
+      return nullptr;
+  }
+}
+
+std::string absence(BackendId /*id*/) { return "not part of these tests"; }
+
+}  // namespace vsa
