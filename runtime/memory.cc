@@ -1,50 +1,14 @@
-// What a run will need in memory, and what there is. Host-only.
+// What a run will need in memory, and whether that is there.
 #include "runtime/memory.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <fstream>
-#include <limits>
-#include <optional>
-#include <string>
 
 #include "runtime/denoise.h"
+#include "runtime/system/limits.h"
 #include "runtime/text/umt5.h"
 
 namespace vsa::runtime {
 namespace {
-
-constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-
-/// The number of KiB after `key:` in a file of /proc, in bytes.
-std::optional<int64_t> proc_bytes(const char* path, const std::string& key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(key + ":")) {
-      return std::strtoll(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
-    }
-  }
-  return {};
-}
-
-/// What control groups (version 2) leave; "max" reads as no number.
-int64_t left_of_control_group() {
-  int64_t most = 0;
-  int64_t used = 0;
-  std::ifstream limit("/sys/fs/cgroup/memory.max");
-  std::ifstream current("/sys/fs/cgroup/memory.current");
-  if (!(limit >> most) || !(current >> used)) return kUnlimited;
-  return std::max(int64_t{0}, most - used);
-}
-
-int64_t left_of_address_space() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
-  const int64_t used = proc_bytes("/proc/self/status", "VmSize").value_or(0);
-  return std::max(int64_t{0}, static_cast<int64_t>(limit.rlim_cur) - used);
-}
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
@@ -68,14 +32,9 @@ int64_t text_memory_needed_bytes(const io::Checkpoint& text_encoder) {
   return parameters * static_cast<int64_t>(sizeof(float));
 }
 
-int64_t memory_available_bytes() {
-  const int64_t machine = proc_bytes("/proc/meminfo", "MemAvailable").value_or(kUnlimited);
-  return std::min({machine, left_of_control_group(), left_of_address_space()});
-}
-
 Status check_memory(const RunPlan& plan, const dit::WanConfig& config,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder) {
-  const int64_t available = memory_available_bytes();
+  const int64_t available = system::available_memory_bytes();
   const auto check = [available](const char* what, int64_t needed, const char* remedy) -> Status {
     if (needed <= available) return {};
     return out_of_memory(

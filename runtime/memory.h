@@ -1,4 +1,4 @@
-// What a run will need in memory, and what there is. Host-only.
+// What a run will need in memory, and whether that is there. Host-only.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,8 @@ int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
 /// stays on file.
 int64_t text_memory_needed_bytes(const io::Checkpoint& text_encoder);
 
-/// What this process can still get: free memory of the machine, or less if the process has a limit
-/// (RLIMIT_AS, or the memory.max of its control group).
-int64_t memory_available_bytes();
-
-/// @return OutOfMemory with both numbers if a stage of the run would not fit
+/// @return OutOfMemory with both numbers if a stage of the run would not fit what there is
+///         (system::available_memory_bytes)
 Status check_memory(const RunPlan& plan, const dit::WanConfig& config,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder);
 

@@ -14,6 +14,7 @@
 #include "runtime/model_folder.h"
 #include "runtime/nn/parallel.h"
 #include "runtime/run_plan.h"
+#include "runtime/system/limits.h"
 #include "runtime/text/clean.h"
 #include "runtime/text/tokenizer.h"
 
@@ -186,7 +187,8 @@ Status sample(const GenerateOptions& options, const ModelFolder& model, const Ru
 
 Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report) {
   const Timer timer(report.total_ms);
-  const nn::ThreadCount threads(options.num_threads);
+  const nn::ThreadCount threads(options.num_threads > 0 ? options.num_threads
+                                                        : system::default_num_threads());
   const Result<ModelFolder> model = ModelFolder::open(options.model);
   VSA_TRY(model.status());
   const auto text_weights = io::Checkpoint::open(model->text_encoder_weights());

@@ -61,7 +61,7 @@ struct GenerateOptions {
   std::optional<TileShape> tile;
 
   BackendId backend = BackendId::kCpu;
-  int num_threads = 0;  ///< 0: as many as OpenMP gives; the video does not depend on it
+  int num_threads = 0;  ///< 0: system::default_num_threads(); the video does not depend on it
 
   std::filesystem::path latents;  ///< where latents are saved before decoding; empty: nowhere
   std::function<void(const Progress&)> on_progress;  ///< called on the calling thread; may be empty

@@ -8,6 +8,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/failure.h"
+#include "runtime/system/limits.h"
 
 namespace vsa::cli {
 namespace {
@@ -31,7 +32,7 @@ void add_json_option(CLI::App& command, bool& json) {
 
 void BackendOptions::add_to(CLI::App& command) {
   command.add_option("--backend", backend, "reference, cpu, cuda or hip")->capture_default_str();
-  command.add_option("--threads", threads, "threads to use; 0: all cores")->capture_default_str();
+  command.add_option("--threads", threads, "threads to use; 0: as many as there are processors for this process")->capture_default_str();
 }
 
 Context BackendOptions::context() const {
@@ -48,7 +49,8 @@ Context BackendOptions::context() const {
                     "`vsa --version` lists what this build can run");
     }
   }
-  return {.backend = *id, .num_threads = threads};
+  return {.backend = *id,
+          .num_threads = threads > 0 ? threads : system::default_num_threads()};
 }
 
 void KeepOptions::add_to(CLI::App& command) {
