@@ -30,7 +30,7 @@ SEED ?= 7
 .PHONY: demo
 demo: build  ## generate a video with the shipped model, through VSA and once dense, into out/demo
 	@mkdir -p out/demo
-	@$(VSA) generate --compare --prompt "$(PROMPT)" --seed $(SEED) --scale 4 -o out/demo/video.mp4 \
+	@$(VSA) generate --compare --prompt "$(PROMPT)" --seed $(SEED) --scale 4 --overwrite -o out/demo/video.mp4 \
 	  --contact-sheet out/demo/contact-sheet.png --report out/demo/report.json \
 	  --latents out/demo/latents.safetensors
 	@$(VSA) decode out/demo/latents.safetensors --scale 4 -o out/demo/video.gif

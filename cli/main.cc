@@ -80,7 +80,7 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
     return ExitCode::kUsage;
   } catch (const Failure& e) {
     report(command, e.what(), e.hint());
-    return e.code();
+    return e.code() == ExitCode::kInterrupted ? interrupt_exit_code() : e.code();
   } catch (const std::bad_alloc&) {
     report(command, "not enough memory", "");
     return ExitCode::kFailed;

@@ -42,7 +42,9 @@ Result<Decoded> decode(const std::filesystem::path& path) {
                    .steps_done = latents->steps_done,
                    .steps = latents->steps,
                    .prompt = latents->prompt,
-                   .seed = latents->seed};
+                   .seed = latents->seed,
+                   .metadata = {.title = latents->made_by.empty() ? "" : latents->prompt,
+                                .comment = latents->made_by}};
   } catch (const std::bad_alloc&) {
     return out_of_memory("[decode] not enough memory");
   }

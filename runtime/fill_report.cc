@@ -40,6 +40,17 @@ WeightsReport weights_report(const nn::LoadSummary& summary, const std::string& 
           .unused = summary.unused};
 }
 
+namespace {
+
+/// The last part of a path, without a slash that it may end with.
+std::string folder_name(const fs::path& folder) {
+  std::error_code ignored;  // a path that cannot be resolved keeps its spelling
+  const fs::path whole = fs::weakly_canonical(folder, ignored);
+  return (ignored ? folder : whole).filename().string();
+}
+
+}  // namespace
+
 void describe(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
               GenerateReport& report) {
   report.vsa_version = VSA_VERSION_STRING;
@@ -47,6 +58,7 @@ void describe(const GenerateOptions& options, const ModelFolder& model, const Ru
   report.backend = name(options.backend);
   report.backend_detail = plan.backend_detail;
   report.num_threads = nn::num_threads();
+  report.model = folder_name(model.root);
   report.prompt = options.prompt;
   report.negative_prompt = options.negative_prompt;
   report.seed = plan.seed;
@@ -62,7 +74,10 @@ void describe(const GenerateOptions& options, const ModelFolder& model, const Ru
   report.tile_shape = {plan.tile.f, plan.tile.h, plan.tile.w};
   report.num_tiles = plan.num_tiles;
   report.topk = plan.topk;
-  report.warnings = plan.warnings;
+  report.dense_steps = options.dense_steps;
+  report.dense_layers = options.dense_layers;
+  report.warnings = model.warnings;
+  report.warnings.insert(report.warnings.end(), plan.warnings.begin(), plan.warnings.end());
   report.ignored_config_fields = model.ignored;
 }
 

@@ -5,7 +5,10 @@
 
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <limits>
+
+#include "runtime/io/file_kind.h"
 
 namespace vsa::runtime {
 
@@ -111,6 +114,20 @@ std::vector<int64_t> JsonFields::integers(const std::string& key, std::vector<in
   return numbers;
 }
 
+std::vector<std::string> JsonFields::texts(const std::string& key) {
+  const json* value = find(key);
+  if (value == nullptr) return {};
+  std::vector<std::string> result;
+  for (const json& element : value->is_array() ? *value : json::array({json()})) {
+    if (!element.is_string()) {
+      wrong(key, "a list of strings");
+      return {};
+    }
+    result.push_back(element.get<std::string>());
+  }
+  return result;
+}
+
 bool JsonFields::present(const std::string& key) { return find(key) != nullptr; }
 
 std::vector<std::string> JsonFields::unread() const {
@@ -125,13 +142,21 @@ std::vector<std::string> JsonFields::unread() const {
 Result<json> read_json_object(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return io_error(fmt::format("[config] {}: expected a file, got none", path));
-  json parsed = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) {
-    return io_error(
-        fmt::format("[config] {}: expected a JSON object, got {}", path,
-                    parsed.is_discarded() ? "text that is not JSON" : parsed.type_name()));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto fail = [&path](const std::string& got) {
+    return io_error(fmt::format("[config] {}: expected a JSON object, got {}", path, got));
+  };
+  try {
+    json parsed = json::parse(text);
+    if (parsed.is_object()) return parsed;
+    return fail(parsed.type_name());
+  } catch (const json::parse_error& fault) {
+    const size_t start = text.find_first_not_of(" \t\r\n");
+    if (start == text.find_first_of("{[") && start != text.npos) {
+      return fail(fmt::format("JSON with a fault at byte {}", fault.byte));
+    }
+    return fail(io::file_kind(std::as_bytes(std::span(text))));
   }
-  return parsed;
 }
 
 }  // namespace vsa::runtime

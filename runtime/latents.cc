@@ -55,26 +55,31 @@ class Fields {
 
 }  // namespace
 
-Status save_latents(const std::filesystem::path& path, const Latents& latents) {
+Result<io::WrittenFile> save_latents(const std::filesystem::path& path, const Latents& latents,
+                                     LatentsName name) {
   const io::TensorView view{.type = io::StorageType::kF32,
                             .shape = latents.shape,
                             .bytes = std::as_bytes(latents.values.span())};
   const auto number = [](auto value) { return fmt::format("{}", value); };
-  return io::write_safetensors(path, {{kTensor, view}},
-                               {{"vsa.version", VSA_VERSION_STRING},
-                                {"vsa.space", latents.space},
-                                {"vsa.model", latents.model},
-                                {"vsa.transformer_sha256", latents.transformer_sha256},
-                                {"vsa.prompt", latents.prompt},
-                                {"vsa.negative_prompt", latents.negative_prompt},
-                                {"vsa.seed", number(latents.seed)},
-                                {"vsa.steps", number(latents.steps)},
-                                {"vsa.steps_done", number(latents.steps_done)},
-                                {"vsa.guidance", number(latents.guidance)},
-                                {"vsa.shift", number(latents.shift)},
-                                {"vsa.fps", number(latents.fps)},
-                                {"vsa.attention", latents.attention},
-                                {"vsa.topk", number(latents.topk)}});
+  const io::Metadata metadata = {{"vsa.version", VSA_VERSION_STRING},
+                                 {"vsa.space", latents.space},
+                                 {"vsa.model", latents.model},
+                                 {"vsa.transformer_sha256", latents.transformer_sha256},
+                                 {"vsa.prompt", latents.prompt},
+                                 {"vsa.negative_prompt", latents.negative_prompt},
+                                 {"vsa.seed", number(latents.seed)},
+                                 {"vsa.steps", number(latents.steps)},
+                                 {"vsa.steps_done", number(latents.steps_done)},
+                                 {"vsa.guidance", number(latents.guidance)},
+                                 {"vsa.shift", number(latents.shift)},
+                                 {"vsa.fps", number(latents.fps)},
+                                 {"vsa.attention", latents.attention},
+                                 {"vsa.topk", number(latents.topk)},
+                                 {"vsa.made_by", latents.made_by}};
+  const io::TensorMap tensors = {{kTensor, view}};
+  if (name == LatentsName::kFree) return io::write_new_safetensors(path, tensors, metadata);
+  VSA_TRY(io::write_safetensors(path, tensors, metadata));
+  return io::WrittenFile{.path = path};
 }
 
 Result<Latents> load_latents(const std::filesystem::path& path) {
@@ -104,7 +109,12 @@ Result<Latents> load_latents(const std::filesystem::path& path) {
                   .shift = fields.number<double>("vsa.shift"),
                   .fps = fields.number<double>("vsa.fps"),
                   .attention = fields.text("vsa.attention"),
-                  .topk = fields.number<int64_t>("vsa.topk")};
+                  .topk = fields.number<int64_t>("vsa.topk"),
+                  .made_by = {}};
+  if (const auto made_by = file->metadata().find("vsa.made_by");
+      made_by != file->metadata().end()) {
+    latents.made_by = made_by->second;
+  }
   VSA_TRY(fields.status());
   if (latents.steps < 1 || latents.steps_done < 0 || latents.steps_done > latents.steps) {
     return fail(fmt::format("metadata vsa.steps_done: expected 0 to vsa.steps, got {} of {}",

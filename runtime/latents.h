@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/io/atomic_file.h"
 #include "runtime/nn/buffer.h"
 #include "vsa/status.h"
 
@@ -24,12 +25,20 @@ struct Latents {
   double guidance = 0.0, shift = 0.0, fps = 0.0;
   std::string attention;  ///< "vsa" or "dense"
   int64_t topk = 0;
+  std::string made_by;  ///< made_by_json of the run; empty in files of others
+};
+
+/// How save_latents uses the name it is given.
+enum class LatentsName {
+  kExact,  ///< a file of that name is replaced
+  kFree,  ///< a file of that name stays, and another name is found: AtomicFile::commit_to_free_name
 };
 
 /// Writes a safetensors file with one f32 tensor `latents` and the rest as metadata `vsa.*`; whole
 /// or not at all.
-/// @return IoError
-Status save_latents(const std::filesystem::path& path, const Latents& latents);
+/// @return the file; with kExact its path alone, as it is not removed again | IoError
+Result<io::WrittenFile> save_latents(const std::filesystem::path& path, const Latents& latents,
+                                     LatentsName name = LatentsName::kExact);
 
 /// @return IoError if the file is missing, malformed, lacks a field or holds a non-finite value
 Result<Latents> load_latents(const std::filesystem::path& path);

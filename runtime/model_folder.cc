@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/io/weight_choice.h"
 #include "runtime/json_fields.h"
 #include "runtime/video/write_video.h"
 
@@ -70,6 +71,12 @@ Status read_defaults(const json& index, ModelFolder& model) {
     fields.fail(io_error(fmt::format("[config] {}: vsa: fps: expected at most {}, got {}", kIndex,
                                      video::kMaxFps, model.fps)));
   }
+  for (std::string& word : fields.texts("trained_words")) {
+    model.trained_on.words.insert(std::move(word));
+  }
+  if (fields.present("trained_video")) {
+    model.trained_on.video = fields.integers("trained_video", {1, 1, 1});
+  }
   for (const std::string& key : fields.unread()) {
     model.ignored.push_back(fmt::format("{}: vsa.{}", kIndex, key));
   }
@@ -103,13 +110,34 @@ Status read_config(const char* file, const Parse& parse, ModelFolder& model, T& 
   return {};
 }
 
+/// Decides which weights each part takes.
+Status choose_variants(const std::string& variant, ModelFolder& model) {
+  if (variant.empty()) return {};
+  const auto choose = [&](const std::filesystem::path& folder, std::string& chosen) {
+    if (io::has_variant(folder, variant)) {
+      chosen = variant;
+    } else {
+      model.warnings.push_back(
+          fmt::format("variant: {} has no weights of the variant {}; its plain "
+                      "ones are used",
+                      folder.filename().string(), variant));
+    }
+  };
+  choose(model.transformer_weights(), model.transformer_variant);
+  choose(model.text_encoder_weights(), model.text_encoder_variant);
+  if (!model.transformer_variant.empty() || !model.text_encoder_variant.empty()) return {};
+  return io_error(fmt::format("[model] {}: expected weights of the variant {}, got none",
+                              model.root.string(), variant));
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> ModelFolder::config_files() {
   return {kIndex, kTransformer, kTextEncoder, kScheduler};
 }
 
-Result<ModelFolder> ModelFolder::open(const std::filesystem::path& root) {
+Result<ModelFolder> ModelFolder::open(const std::filesystem::path& root,
+                                      const std::string& variant) {
   std::error_code failed;
   if (!std::filesystem::is_directory(root, failed)) {
     return io_error(fmt::format(
@@ -132,7 +160,26 @@ Result<ModelFolder> ModelFolder::open(const std::filesystem::path& root) {
                                 kTransformer, model.text_encoder.d_model, kTextEncoder,
                                 model.transformer.text_dim));
   }
+  VSA_TRY(choose_variants(variant, model));
   return model;
+}
+
+Result<io::Checkpoint> ModelFolder::open_text_encoder() const {
+  return io::Checkpoint::open(text_encoder_weights(), text_encoder_variant);
+}
+
+Result<io::Checkpoint> ModelFolder::open_transformer() const {
+  return io::Checkpoint::open(transformer_weights(), transformer_variant);
+}
+
+Result<text::Tokenizer> ModelFolder::open_tokenizer() const {
+  Result<text::Tokenizer> loaded = text::Tokenizer::load(tokenizer());
+  if (!loaded.ok() || loaded->vocabulary_size() <= text_encoder.vocab_size) return loaded;
+  return io_error(
+      fmt::format("[model] tokenizer/spiece.model: expected at most {} pieces (vocab_size of the "
+                  "text encoder), "
+                  "got {}",
+                  text_encoder.vocab_size, loaded->vocabulary_size()));
 }
 
 }  // namespace vsa::runtime

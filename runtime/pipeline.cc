@@ -10,6 +10,7 @@
 #include "runtime/fill_report.h"
 #include "runtime/io/atomic_file.h"
 #include "runtime/latents.h"
+#include "runtime/made_by.h"
 #include "runtime/memory.h"
 #include "runtime/model_folder.h"
 #include "runtime/nn/parallel.h"
@@ -17,6 +18,7 @@
 #include "runtime/system/limits.h"
 #include "runtime/text/clean.h"
 #include "runtime/text/tokenizer.h"
+#include "runtime/text_warnings.h"
 
 namespace vsa::runtime {
 namespace {
@@ -52,26 +54,19 @@ struct Texts {
 Result<Texts> encode_texts(const GenerateOptions& options, const ModelFolder& model,
                            const io::Checkpoint& weights, bool guided, GenerateReport& report) {
   const Timer timer(report.text_ms);
-  const Result<text::Tokenizer> tokenizer = text::Tokenizer::load(model.tokenizer());
+  const Result<text::Tokenizer> tokenizer = model.open_tokenizer();
   VSA_TRY(tokenizer.status());
-  if (tokenizer->vocabulary_size() > model.text_encoder.vocab_size) {
-    return io_error(fmt::format(
-        "[model] tokenizer/spiece.model: expected at most {} pieces (vocab_size of the text "
-        "encoder), got {}",
-        model.text_encoder.vocab_size, tokenizer->vocabulary_size()));
-  }
   const auto prompt = tokenizer->encode(options.prompt, model.max_sequence_length);
   const auto negative = tokenizer->encode(options.negative_prompt, model.max_sequence_length);
   VSA_TRY(prompt.status());
   VSA_TRY(negative.status());
-  const auto warn_if_cut = [&](const char* which, const text::Tokens& tokens) {
-    if (tokens.num_dropped == 0) return;
-    report.warnings.push_back(
-        fmt::format("{}: it has {} tokens too many for the {} that the model reads; its end is cut",
-                    which, tokens.num_dropped, model.max_sequence_length));
+  const auto warn = [&](const char* which, const std::string& text, const text::Tokens& tokens) {
+    for (const std::string& warning : text_warnings(text, tokens, model)) {
+      report.warnings.push_back(fmt::format("{}: {}", which, warning));
+    }
   };
-  warn_if_cut("prompt", *prompt);
-  if (guided) warn_if_cut("negative prompt", *negative);
+  warn("prompt", options.prompt, *prompt);
+  if (guided) warn("negative prompt", options.negative_prompt, *negative);
   nn::LoadSummary summary;
   const auto encoder = text::Umt5Encoder::load(model.text_encoder, weights, summary);
   VSA_TRY(encoder.status());
@@ -128,7 +123,7 @@ Latents empty_latents(const GenerateOptions& options, const ModelFolder& model, 
   Latents latents{.values = nn::Buffer(latent_size(plan, config)),
                   .shape = {config.in_channels, plan.frames, plan.size.height, plan.size.width},
                   .model = is_text ? folder : std::string(),
-                  .transformer_sha256 = {},
+                  .transformer_sha256 = report.transformer_sha256,
                   .prompt = options.prompt,
                   .negative_prompt = options.negative_prompt,
                   .seed = plan.seed,
@@ -137,12 +132,8 @@ Latents empty_latents(const GenerateOptions& options, const ModelFolder& model, 
                   .shift = model.shift,
                   .fps = model.fps,
                   .attention = std::string(name(options.attention)),
-                  .topk = plan.topk};
-  for (const FileReport& file : report.files) {
-    if (file.path.starts_with("transformer/") && file.path.ends_with(".safetensors")) {
-      latents.transformer_sha256 += (latents.transformer_sha256.empty() ? "" : ",") + file.sha256;
-    }
-  }
+                  .topk = plan.topk,
+                  .made_by = {}};
   return latents;
 }
 
@@ -173,27 +164,31 @@ Status sample(const GenerateOptions& options, const ModelFolder& model, const Ru
                    }},
               latents.values.span(), report.step_reports, latents.steps_done);
   report.steps_done = latents.steps_done;
+  latents.made_by = made_by_json(report);
   if (options.latents.empty()) return sampled;
-  const Status saved = save_latents(options.latents, latents);
-  if (saved.ok()) report.latents_path = options.latents.string();
-  if (sampled.ok()) return saved;
-  return {sampled.code(),
-          fmt::format("{}; {}", sampled.message(),
-                      saved.ok()
-                          ? fmt::format("the latents after {} of {} steps are in {}",
-                                        latents.steps_done, latents.steps, options.latents.string())
-                          : saved.message())};
+  const auto saved = save_latents(options.latents, latents, options.latents_name);
+  if (saved.ok()) {
+    report.latents_file = *saved;
+    report.latents_path = saved->path.string();
+  }
+  if (sampled.ok()) return saved.status();
+  return {
+      sampled.code(),
+      fmt::format("{}; {}", sampled.message(),
+                  saved.ok() ? fmt::format("the latents after {} of {} steps are in {}",
+                                           latents.steps_done, latents.steps, report.latents_path)
+                             : saved.status().message())};
 }
 
 Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report) {
   const Timer timer(report.total_ms);
   const nn::ThreadCount threads(options.num_threads > 0 ? options.num_threads
                                                         : system::default_num_threads());
-  const Result<ModelFolder> model = ModelFolder::open(options.model);
+  const Result<ModelFolder> model = ModelFolder::open(options.model, options.variant);
   VSA_TRY(model.status());
-  const auto text_weights = io::Checkpoint::open(model->text_encoder_weights());
+  const auto text_weights = model->open_text_encoder();
   VSA_TRY(text_weights.status());
-  const auto weights = io::Checkpoint::open(model->transformer_weights());
+  const auto weights = model->open_transformer();
   VSA_TRY(weights.status());
   const Result<TrainedWith> trained = trained_with(weights->metadata());
   VSA_TRY(trained.status());
@@ -215,6 +210,9 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   for (const auto& path : model_files(*model, *text_weights, *weights)) {
     Result<FileReport> file = file_report(model->root, path);
     VSA_TRY(file.status());
+    if (file->path.starts_with("transformer/") && file->path.ends_with(".safetensors")) {
+      report.transformer_sha256 += (report.transformer_sha256.empty() ? "" : ",") + file->sha256;
+    }
     report.files.push_back(std::move(*file));
   }
   Latents latents = empty_latents(options, *model, *plan, report);

@@ -10,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/latents.h"
 #include "runtime/report.h"
 #include "runtime/video/frames.h"
+#include "runtime/video/metadata.h"
 #include "vsa/backend.h"
 #include "vsa/tiling.h"
 
@@ -45,6 +47,7 @@ struct Progress {
 /// What to generate. An option left empty takes the model's own default (model_index.json, "vsa").
 struct GenerateOptions {
   std::filesystem::path model;  ///< folder in diffusers' layout
+  std::string variant;          ///< of ModelFolder::open
   std::string prompt;           ///< UTF-8
   std::string negative_prompt;  ///< UTF-8; the prompt of the unconditional pass
   int64_t seed = -1;            ///< -1: a random one, which the report and the latents record
@@ -64,6 +67,7 @@ struct GenerateOptions {
   int num_threads = 0;  ///< 0: system::default_num_threads(); the video does not depend on it
 
   std::filesystem::path latents;  ///< where latents are saved before decoding; empty: nowhere
+  LatentsName latents_name = LatentsName::kExact;
   std::function<void(const Progress&)> on_progress;  ///< called on the calling thread; may be empty
   const std::atomic<bool>* cancel = nullptr;         ///< set it to stop within one layer
 };
@@ -88,6 +92,7 @@ struct Decoded {
   int64_t steps = 0;
   std::string prompt;
   int64_t seed = 0;
+  video::Metadata metadata;  ///< what generate would have written into the video
 };
 
 /// Decodes a latents file that `generate` saved.

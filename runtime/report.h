@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/io/atomic_file.h"
+
 namespace vsa::runtime {
 
 /// One layer in one step, both guidance passes together.
@@ -49,6 +51,8 @@ struct GenerateReport {
   std::string backend_detail;  ///< instruction set that the backend runs on
   int num_threads = 0;
 
+  std::string model;               ///< the name of its folder
+  std::string transformer_sha256;  ///< of its files of weights, in order, with commas between
   std::string prompt, negative_prompt;
   int64_t seed = 0;  ///< the one used
   int64_t steps = 0, steps_done = 0;
@@ -61,6 +65,8 @@ struct GenerateReport {
   std::vector<int64_t> grid_tokens;   ///< (F, H, W) in tokens
   std::vector<int64_t> tile_shape;    ///< edges in tokens
   int64_t num_tiles = 0, topk = 0;    ///< topk of the layers that ran vsa
+  int64_t dense_steps = 0;            ///< of the first steps, all layers ran dense
+  std::vector<int64_t> dense_layers;  ///< these ran dense in every step
   double kept_share = 0.0;            ///< mean over all layers and steps
   std::vector<std::string> warnings;  ///< what the user should know; never a silent change
 
@@ -72,6 +78,7 @@ struct GenerateReport {
   double text_ms = 0.0, load_ms = 0.0, denoise_ms = 0.0, decode_ms = 0.0, total_ms = 0.0;
   int64_t peak_memory_bytes = 0;  ///< of the process, from getrusage
   std::string latents_path;       ///< empty if none were saved
+  io::WrittenFile latents_file;   ///< the same, for whoever removes it again; not in the JSON
 };
 
 /// All fields under their names; what docs/reference/runtime.md describes.

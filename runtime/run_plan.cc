@@ -51,6 +51,13 @@ Status resolve_video(const GenerateOptions& options, const ModelFolder& model, R
   VSA_TRY(h.status());
   VSA_TRY(w.status());
   plan.grid = {*f, *h, *w};
+  const std::vector<int64_t>& trained = model.trained_on.video;
+  if (!trained.empty() && trained != std::vector{plan.frames, plan.size.height, plan.size.width}) {
+    plan.warnings.push_back(fmt::format(
+        "size: the model was trained on {} frames of {}x{} pixels (width x height), this run makes "
+        "{} of {}x{}: the result means little",
+        trained[0], trained[2], trained[1], plan.frames, plan.size.width, plan.size.height));
+  }
   return {};
 }
 

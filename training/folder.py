@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save
 
+from training import grammar
 from training.model import WanConfig, WanTransformer
 from training.text_encoder import UMT5Config, UMT5Encoder
 from training.tokenizer import MAX_LENGTH, Tokenizer
@@ -65,6 +66,8 @@ def model_index_json(config: WanConfig, defaults: Defaults) -> dict:
             "max_sequence_length": MAX_LENGTH,
             "tile": list(config.tile_shape),
             **dataclasses.asdict(defaults),
+            "trained_words": grammar.all_words(),
+            "trained_video": [defaults.frames, defaults.height, defaults.width],
         },
     }
 

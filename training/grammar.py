@@ -80,6 +80,11 @@ def stated(template: int) -> list[str]:
     return [name for name in names if "{" + name + "}" in TEMPLATES[template]]
 
 
+def all_words() -> list[str]:
+    """Every word of every caption, sorted."""
+    return sorted({word for text in all_captions() for word in text.replace(",", " ").split()})
+
+
 def all_captions() -> list[str]:
     """Every caption there is, in a fixed order."""
     names = ("shape", "colour", "motion", "background", "size")

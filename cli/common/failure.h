@@ -15,7 +15,7 @@ enum class ExitCode : int {
   kUsage = 2,
   kUnsupported = 3,
   kInputOutput = 4,
-  kInterrupted = 130,  ///< 128 + SIGINT, as a shell reports it
+  kInterrupted = 130,  ///< by SIGINT; see interrupt_exit_code() for other signals
 };
 
 /// Thrown by subcommands; main prints `vsa NAME: error: what()` and `hint: hint()`.

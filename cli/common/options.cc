@@ -32,7 +32,10 @@ void add_json_option(CLI::App& command, bool& json) {
 
 void BackendOptions::add_to(CLI::App& command) {
   command.add_option("--backend", backend, "reference, cpu, cuda or hip")->capture_default_str();
-  command.add_option("--threads", threads, "threads to use; 0: as many as there are processors for this process")->capture_default_str();
+  command
+      .add_option("--threads", threads,
+                  "threads to use; 0: as many as there are processors for this process")
+      ->capture_default_str();
 }
 
 Context BackendOptions::context() const {
@@ -49,8 +52,7 @@ Context BackendOptions::context() const {
                     "`vsa --version` lists what this build can run");
     }
   }
-  return {.backend = *id,
-          .num_threads = threads > 0 ? threads : system::default_num_threads()};
+  return {.backend = *id, .num_threads = threads > 0 ? threads : system::default_num_threads()};
 }
 
 void KeepOptions::add_to(CLI::App& command) {

@@ -17,6 +17,7 @@ namespace {
 struct DecodeCommand {
   std::string latents, video, contact_sheet;
   int64_t scale = 1;
+  bool no_metadata = false;
   bool json = false;
 };
 
@@ -26,6 +27,7 @@ void run(const DecodeCommand& command) {
                           .report = {},
                           .latents = {},
                           .keep_latents = true,
+                          .metadata = !command.no_metadata,
                           .scale = command.scale};
   paths.check_writable();
   std::vector<NamedPath> files = paths.files();
@@ -38,7 +40,7 @@ void run(const DecodeCommand& command) {
                      decoded.steps_done, decoded.steps));
   }
   interrupt.check();
-  write_outputs(paths, decoded.frames, decoded.fps, interrupt);
+  write_outputs(paths, {decoded.frames, decoded.fps, decoded.metadata}, interrupt);
   const video::Frames& frames = decoded.frames;
   if (command.json) {
     print_json({{"output", command.video},
@@ -71,6 +73,7 @@ void add_decode(CLI::App& app) {
       ->capture_default_str();
   command.add_option("--contact-sheet", options->contact_sheet,
                      "some frames side by side, FILE.png");
+  add_no_metadata_option(command, options->no_metadata);
   add_json_option(command, options->json);
   command.callback([options] { run(*options); });
 }

@@ -15,6 +15,7 @@
 #include "cli/common/failure.h"
 #include "cli/common/output.h"
 #include "cli/generate/batch_file.h"
+#include "runtime/io/new_folders.h"
 
 namespace vsa::cli {
 namespace {
@@ -65,8 +66,19 @@ class Manifest {
   Manifest(fs::path path, const Json& settings) : path_(std::move(path)), settings_(settings) {
     std::ifstream file(path_);
     for (std::string line; std::getline(file, line);) {
+      const bool is_whole = !file.eof();  // it ended with a new line
       const Json record = Json::parse(line, nullptr, false);
-      if (record.is_discarded() || !record.contains("name")) continue;  // a line cut short
+      const bool is_ours = record.is_object() && record.contains("name") &&
+                           record.contains("settings") && record.contains("video");
+      if (!is_ours) {
+        if (!is_whole) continue;  // cut short by a full disk or a crash
+        throw Failure(
+            ExitCode::kInputOutput,
+            fmt::format("--manifest {}: expected lines that `vsa generate --batch` wrote, "
+                        "got another file",
+                        path_.string()),
+            "name another manifest");
+      }
       if (record.value("settings", Json()) != settings_) {
         fail_usage(fmt::format("--manifest {}: made with other settings: {}", path_.string(),
                                record.value("settings", Json()).dump()),
@@ -105,8 +117,12 @@ class Manifest {
  private:
   /// One write at the end of the file: parts that run side by side do not mix
   /// their lines.
-  void append(const std::string& line) const {
-    const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  void append(std::string line) const {
+    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    // A line that was cut short is ended first, so that it does not swallow this one.
+    char last = '\n';
+    const off_t size = fd >= 0 ? ::lseek(fd, 0, SEEK_END) : 0;
+    if (size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n') line.insert(0, 1, '\n');
     const bool written = fd >= 0 && ::write(fd, line.data(), line.size()) == std::ssize(line);
     const int error = errno;
     const bool closed = fd < 0 || ::close(fd) == 0;
@@ -138,17 +154,12 @@ std::vector<BatchEntry> part_of(const std::vector<BatchEntry>& entries, const st
   return chosen;
 }
 
-/// Where the results of one entry go. A folder that cannot be made shows in the
-/// check of the path.
+/// Where the results of one entry go.
 OutputPaths paths_of(const OutputOptions& output, const std::string& name) {
   OutputOptions named = output;
   named.video = with_name(output.video, name);
   for (std::string* path : {&named.contact_sheet, &named.report, &named.latents}) {
     *path = with_name(*path, name);
-    std::error_code ignored;
-    if (fs::path(*path).has_parent_path()) {
-      fs::create_directories(fs::path(*path).parent_path(), ignored);
-    }
   }
   return named.paths();
 }
@@ -181,11 +192,10 @@ void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
       batch.part);
   runtime::GenerateOptions options = sampling.to_runtime();
   const fs::path folder = folder_of(output.video);
-  std::error_code ignored;  // a folder that cannot be made shows in the check of the path
-  if (!folder.empty()) fs::create_directories(folder, ignored);
   const fs::path manifest_path =
       batch.manifest.empty() ? folder / "manifest.jsonl" : fs::path(batch.manifest);
   Manifest manifest(manifest_path, settings_json(sampling));
+  take(io::NewFolders::make(manifest_path.parent_path())).keep();
 
   const InterruptScope interrupt;
   ProgressBar bar;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "cli/common/failure.h"
 #include "cli/common/output.h"
 #include "cli/common/table.h"
+#include "runtime/made_by.h"
 #include "runtime/video/contact_sheet.h"
 #include "runtime/video/quality.h"
 #include "runtime/video/write_video.h"
@@ -84,6 +86,14 @@ void print(const Comparison& c, bool json) {
   print_result(text + table.to_string());
 }
 
+/// Of what shows both runs.
+video::Metadata metadata_of_both(const runtime::GenerateReport& vsa,
+                                 const runtime::GenerateReport& dense) {
+  return {.title = vsa.prompt,
+          .comment = fmt::format("{{\"vsa\":{},\"dense\":{}}}", runtime::made_by_json(vsa),
+                                 runtime::made_by_json(dense))};
+}
+
 /// Where the dense run goes. The contact sheet shows both, so it is written apart.
 OutputPaths dense_paths_of(const OutputPaths& vsa) {
   OutputPaths dense = vsa;
@@ -116,6 +126,14 @@ void run_compare(const SamplingOptions& sampling, const OutputOptions& output, b
   }
   files.push_back({"the comparison", c.side_by_side});
   check_distinct(files);
+  if (!output.overwrite) {
+    check_free({"the dense video", c.dense_paths.video});
+    check_free({"the comparison", c.side_by_side});
+    check_free({"the report of the dense run", c.dense_paths.report});
+    if (c.dense_paths.keep_latents) {
+      check_free({"the latents of the dense run", c.dense_paths.latents});
+    }
+  }
 
   const InterruptScope interrupt;
   ProgressBar bar;
@@ -130,14 +148,21 @@ void run_compare(const SamplingOptions& sampling, const OutputOptions& output, b
   const video::Frames dense = generate_to_files(
       {.options = options, .paths = c.dense_paths, .label = "dense "}, bar, interrupt, c.dense);
   print_warnings(c.vsa);
-  print_warnings(c.dense);
+  for (const std::string& warning : c.dense.warnings) {
+    if (std::ranges::find(c.vsa.warnings, warning) == c.vsa.warnings.end()) {
+      note("warning: " + warning);
+    }
+  }
 
   c.frames = take(video::compare(vsa, dense));
+  const video::Metadata metadata =
+      c.vsa_paths.metadata ? metadata_of_both(c.vsa, c.dense) : video::Metadata{};
   check(video::write_video(c.side_by_side, take(video::side_by_side(vsa, dense)), c.vsa.fps,
-                           c.vsa_paths.scale, interrupt.flag()));
+                           c.vsa_paths.scale, interrupt.flag(), metadata));
   if (!contact_sheet.empty()) {
     const std::array<video::SheetVideo, 2> both{{{&vsa, "vsa"}, {&dense, "dense"}}};
-    check(video::write_png(contact_sheet, take(video::contact_sheet(both, c.vsa_paths.scale))));
+    check(video::write_png(contact_sheet, take(video::contact_sheet(both, c.vsa_paths.scale)),
+                           metadata));
     c.vsa_paths.contact_sheet = contact_sheet;
   }
   print(c, json);

@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 
 #include "cli/common/failure.h"
+#include "cli/common/find_model.h"
 
 namespace vsa::cli {
 
 void SamplingOptions::add_to(CLI::App& command) {
-  command.add_option("--model", model, "model folder")->capture_default_str();
+  command
+      .add_option("--model", model, "model folder, or the name of one in VSA_MODELS or that ships")
+      ->capture_default_str();
+  command.add_option("--variant", variant, "weights to take where there are several: fp16, ema");
   command.add_option("--prompt", prompt, "what the video shows");
   command.add_option("--negative-prompt", negative_prompt, "what guidance leads away from");
   command.add_option("--seed", seed, "of the noise; -1: a random one, which is reported")
@@ -31,11 +34,6 @@ void SamplingOptions::add_to(CLI::App& command) {
 
 runtime::GenerateOptions SamplingOptions::to_runtime() const {
   const Context context = backend.context();
-  std::error_code ignored;  // what cannot be looked at is no folder either
-  if (!std::filesystem::is_directory(model, ignored)) {
-    throw Failure(ExitCode::kInputOutput, fmt::format("--model {}: no such folder", model),
-                  "the source tree of vsa has a small model in models/wan-toy");
-  }
   const auto route = runtime::attention_from_name(attention);
   if (!route.ok()) {
     fail_usage(fmt::format("--attention: expected vsa or dense, got {}", attention));
@@ -48,7 +46,8 @@ runtime::GenerateOptions SamplingOptions::to_runtime() const {
         "leave them out, or ask for --attention vsa");
   }
   if (sparsity && topk) fail_usage("expected at most one of --sparsity and --topk, got both");
-  runtime::GenerateOptions options{.model = model,
+  runtime::GenerateOptions options{.model = find_model(model),
+                                   .variant = variant,
                                    .prompt = prompt,
                                    .negative_prompt = negative_prompt,
                                    .seed = seed,
@@ -65,6 +64,7 @@ runtime::GenerateOptions SamplingOptions::to_runtime() const {
                                    .backend = context.backend,
                                    .num_threads = context.num_threads,
                                    .latents = {},
+                                   .latents_name = {},
                                    .on_progress = {},
                                    .cancel = nullptr};
   if (size) {

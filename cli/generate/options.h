@@ -12,7 +12,8 @@ namespace vsa::cli {
 
 /// As the command line gives them; `to_runtime` makes sense of them.
 struct SamplingOptions {
-  std::string model = "models/wan-toy";
+  std::string model = "wan-toy";  ///< of find_model
+  std::string variant;
   std::string prompt;
   std::string negative_prompt;
   int64_t seed = -1;

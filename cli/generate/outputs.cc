@@ -9,7 +9,9 @@
 #include "cli/common/output.h"
 #include "cli/common/table.h"
 #include "runtime/io/atomic_file.h"
+#include "runtime/made_by.h"
 #include "runtime/video/contact_sheet.h"
+#include "runtime/video/png_frames.h"
 #include "runtime/video/write_video.h"
 
 namespace vsa::cli {
@@ -18,6 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 
 }  // namespace
+
+void add_no_metadata_option(CLI::App& command, bool& no_metadata) {
+  command.add_flag("--no-metadata", no_metadata,
+                   "leave out of videos and pictures how they were made");
+}
 
 std::vector<NamedPath> OutputPaths::files() const {
   return {{"--output", video},
@@ -49,6 +56,9 @@ void OutputOptions::add_to(CLI::App& command) {
   command.add_option("--latents", latents,
                      "keep the latents in FILE.safetensors; else only until "
                      "the video is complete");
+  command.add_flag("--overwrite", overwrite,
+                   "with --compare: replace files whose names follow from -o");
+  add_no_metadata_option(command, no_metadata);
 }
 
 OutputPaths OutputOptions::paths() const {
@@ -57,23 +67,41 @@ OutputPaths OutputOptions::paths() const {
                     .report = report,
                     .latents = latents.empty() ? default_latents(video) : fs::path(latents),
                     .keep_latents = !latents.empty(),
+                    .overwrite = overwrite,
+                    .metadata = !no_metadata,
                     .scale = scale};
   paths.check_writable();
   return paths;
 }
 
-void write_outputs(const OutputPaths& paths, const video::Frames& frames, double fps,
+void write_outputs(const OutputPaths& paths, const FinishedVideo& finished,
                    const InterruptScope& interrupt) {
-  check(video::write_video(paths.video, frames, fps, paths.scale, interrupt.flag()));
+  const video::Metadata metadata = paths.metadata ? finished.metadata : video::Metadata{};
+  check(video::write_video(paths.video, finished.frames, finished.fps, paths.scale,
+                           interrupt.flag(), metadata));
   if (paths.contact_sheet.empty()) return;
-  const std::array<video::SheetVideo, 1> one{{{&frames, ""}}};
-  check(video::write_png(paths.contact_sheet, take(video::contact_sheet(one, paths.scale))));
+  const std::array<video::SheetVideo, 1> one{{{&finished.frames, ""}}};
+  check(video::write_png(paths.contact_sheet, take(video::contact_sheet(one, paths.scale)),
+                         metadata));
+}
+
+void check_free(const NamedPath& derived) {
+  const auto pattern = video::FramePattern::parse(derived.path);
+  const fs::path there = pattern ? pattern->path_of(0) : derived.path;
+  std::error_code ignored;  // what cannot be looked at fails when it is written
+  if (!fs::exists(fs::symlink_status(there, ignored))) return;
+  throw Failure(ExitCode::kInputOutput,
+                fmt::format("{}: expected a free name, got {}, which is there", derived.option,
+                            there.string()),
+                "move it away, choose another -o, or say --overwrite");
 }
 
 video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,
                                 const InterruptScope& interrupt, runtime::GenerateReport& report) {
   runtime::GenerateOptions options = run.options;
   options.latents = run.paths.latents;
+  options.latents_name =
+      run.paths.keep_latents ? runtime::LatentsName::kExact : runtime::LatentsName::kFree;
   const auto save_report = [&] {
     if (!run.paths.report.empty()) write_report(run.paths.report, report);
   };
@@ -86,15 +114,14 @@ video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,
   }
   save_report();
   const std::string remedy =
-      fmt::format("the latents are complete: `vsa decode {} -o FILE`", run.paths.latents.string());
+      fmt::format("the latents are complete: `vsa decode {} -o FILE`", report.latents_path);
   try {
     interrupt.check();
-    write_outputs(run.paths, frames, report.fps, interrupt);
+    write_outputs(run.paths, {frames, report.fps, runtime::video_metadata(report)}, interrupt);
   } catch (const Failure& e) {
     throw Failure(e.code(), e.what(), remedy);
   }
-  std::error_code ignored;  // a latents file that stays behind does no harm
-  if (!run.paths.keep_latents) fs::remove(run.paths.latents, ignored);
+  if (!run.paths.keep_latents) report.latents_file.remove();
   return frames;
 }
 

@@ -17,7 +17,10 @@ struct OutputPaths {
   std::filesystem::path contact_sheet;
   std::filesystem::path report;
   std::filesystem::path latents;
-  bool keep_latents = false;  ///< false: removed once the video is complete
+  /// False: the latents get a free name, and are removed once the video is complete.
+  bool keep_latents = false;
+  bool overwrite = false;  ///< files whose names follow from others may replace what is there
+  bool metadata = true;    ///< videos and pictures say how they were made
   int64_t scale = 1;
 
   /// All of them, by their options.
@@ -27,15 +30,20 @@ struct OutputPaths {
   void check_writable() const;
 };
 
-/// -o, --contact-sheet, --report, --latents and --scale.
+/// -o, --contact-sheet, --report, --latents, --scale, --overwrite and --no-metadata.
 struct OutputOptions {
   std::string video, contact_sheet, report, latents;
   int64_t scale = 1;
+  bool overwrite = false;
+  bool no_metadata = false;
 
   void add_to(CLI::App& command);
   /// The paths, checked. Throws Failure.
   OutputPaths paths() const;
 };
+
+/// --no-metadata.
+void add_no_metadata_option(CLI::App& command, bool& no_metadata);
 
 /// One run and where its results go.
 struct OutputRun {
@@ -49,9 +57,20 @@ struct OutputRun {
 video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,
                                 const InterruptScope& interrupt, runtime::GenerateReport& report);
 
+/// A decoded video.
+struct FinishedVideo {
+  const video::Frames& frames;
+  double fps;
+  video::Metadata metadata;  ///< not written if the paths say so
+};
+
 /// Writes a video and its contact sheet. Throws Failure.
-void write_outputs(const OutputPaths& paths, const video::Frames& frames, double fps,
+void write_outputs(const OutputPaths& paths, const FinishedVideo& finished,
                    const InterruptScope& interrupt);
+
+/// Throws Failure(kInputOutput) if there is a file, or a folder of frames, of a name that the user
+/// did not give: it follows from another, and what is there may be anybody's.
+void check_free(const NamedPath& derived);
 
 /// What the user should know about the run, on stderr.
 void print_warnings(const runtime::GenerateReport& report);

@@ -39,6 +39,7 @@ video::Frames run_pipeline(runtime::GenerateOptions options, const std::string& 
       // The step is part of what is drawn, not of the label: a new label starts
       // the clock again.
       bar.update(text, p.done, p.total, fmt::format("step {}/{}", p.step + 1, p.num_steps));
+      if (p.done * p.num_steps % p.total == 0) bar.finish_step(p.num_steps);  // its last layer
     } else {
       bar.update(text, p.done, p.total);
     }

@@ -10,10 +10,12 @@
 
 #include "cli/common/command.h"
 #include "cli/common/failure.h"
+#include "cli/common/find_model.h"
 #include "cli/common/output.h"
 #include "cli/common/progress.h"
 #include "cli/verify/sums_file.h"
 #include "runtime/fill_report.h"
+#include "runtime/video/metadata.h"
 
 namespace vsa::cli {
 namespace {
@@ -21,7 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct VerifyCommand {
-  std::string path, sums;
+  std::string path, sums, variant;
+  bool metadata = false;
   bool json = false;
 };
 
@@ -31,16 +34,18 @@ struct ModelFiles {
   std::vector<fs::path> paths;
 };
 
-/// Opens what is there, which checks configuration, headers and index.
-ModelFiles open_model(const fs::path& path) {
+/// Opens what is there, which checks configuration, tokenizer, headers and index.
+ModelFiles open_model(const fs::path& path, const std::string& variant) {
   std::error_code ignored;  // what cannot be looked at is reported when it is opened
   if (fs::is_directory(path, ignored) && fs::exists(path / "model_index.json", ignored)) {
-    const auto model = take(runtime::ModelFolder::open(path));
-    const auto text = take(io::Checkpoint::open(model.text_encoder_weights()));
-    const auto transformer = take(io::Checkpoint::open(model.transformer_weights()));
+    const auto model = take(runtime::ModelFolder::open(path, variant));
+    take(model.open_tokenizer());
+    const auto text = take(model.open_text_encoder());
+    const auto transformer = take(model.open_transformer());
+    for (const std::string& warning : model.warnings) note("warning: " + warning);
     return {.root = path, .paths = runtime::model_files(model, text, transformer)};
   }
-  const auto weights = take(io::Checkpoint::open(path));
+  const auto weights = take(io::Checkpoint::open(path, variant));
   return {.root = weights.paths().front().parent_path(), .paths = weights.paths()};
 }
 
@@ -64,10 +69,41 @@ void compare(const std::vector<runtime::FileReport>& files, const Sums& expected
                                                fmt::join(faults, "; ")));
 }
 
+/// How a video, picture or latents file was made, as it says itself.
+std::string made_by(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  if (extension == ".mp4" || extension == ".gif" || extension == ".png") {
+    return take(video::read_metadata(path)).comment;
+  }
+  const auto file = take(io::SafetensorsFile::open(path));
+  const auto found = file.metadata().find("vsa.made_by");
+  return found == file.metadata().end() ? std::string() : found->second;
+}
+
+void print_made_by(const fs::path& path) {
+  const auto document = nlohmann::ordered_json::parse(made_by(path), nullptr, false);
+  if (document.is_discarded()) {
+    throw Failure(ExitCode::kFailed,
+                  fmt::format("{}: expected metadata of vsa, got none", path.string()));
+  }
+  print_json(document);
+}
+
+/// The path, or the folder of the model of that name.
+fs::path path_of(const std::string& name) {
+  std::error_code ignored;  // what cannot be looked at is reported when it is opened
+  return fs::exists(name, ignored) || fs::path(name).filename() != name ? fs::path(name)
+                                                                        : find_model(name);
+}
+
 void run(const VerifyCommand& command) {
+  if (command.metadata) {
+    print_made_by(command.path);
+    return;
+  }
   Sums expected;
   if (!command.sums.empty()) expected = read_sums(command.sums);
-  const ModelFiles model = open_model(command.path);
+  const ModelFiles model = open_model(path_of(command.path), command.variant);
   std::vector<runtime::FileReport> files;
   {
     ProgressBar bar;
@@ -98,10 +134,16 @@ void add_verify(CLI::App& app) {
   auto options = std::make_shared<VerifyCommand>();
   CLI::App& command =
       *app.add_subcommand("verify", "whether a model's files are sound, and their SHA-256");
-  command.add_option("model", options->path, "model folder, safetensors file, or index of several")
+  command
+      .add_option("model", options->path,
+                  "model folder or name, safetensors file, or index of several; with --metadata an "
+                  "mp4, gif, png or latents file")
       ->required();
   command.add_option("--sums", options->sums,
                      "expect these: a list as `vsa verify` prints it, or a report of a run");
+  command.add_option("--variant", options->variant, "weights to look at where there are several");
+  command.add_flag("--metadata", options->metadata,
+                   "instead, print how a video, picture or latents file was made, as JSON");
   add_json_option(command, options->json);
   command.callback([options] { run(*options); });
 }

@@ -38,10 +38,36 @@ Status check_target(const fs::path& path) {
               fmt::format("expected a name that can be written, got: {}", std::strerror(errno)));
 }
 
+/// Gives a file a name that must be free; false if it is not, with errno EEXIST, or on an error.
+bool rename_to_free(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return false;
+  // A file system that cannot do it in one step: an empty file claims the name first.
+  const int claim = ::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (claim < 0) return false;
+  ::close(claim);
+  return ::rename(from.c_str(), to.c_str()) == 0;
+}
+
+/// "a.b" -> "a-2.b".
+fs::path numbered(const fs::path& path, int number) {
+  fs::path result = path;
+  return result.replace_filename(
+      fmt::format("{}-{}{}", path.stem().string(), number, path.extension().string()));
+}
+
 }  // namespace
+
+void WrittenFile::remove() const {
+  struct stat info {};
+  if (path.empty() || ::lstat(path.c_str(), &info) != 0) return;
+  if (info.st_dev == device && info.st_ino == inode) ::unlink(path.c_str());
+}
 
 Result<AtomicFile> AtomicFile::create(const fs::path& path) {
   VSA_TRY(check_target(path));
+  Result<NewFolders> folders = NewFolders::make(path.parent_path());
+  if (!folders.ok()) return folders.status();
   // O_EXCL makes the name ours, so process id and counter need not be unique across hosts. Its
   // length does not depend on the final name, which may be as long as the file system allows.
   static std::atomic<uint64_t> counter = 0;
@@ -57,6 +83,7 @@ Result<AtomicFile> AtomicFile::create(const fs::path& path) {
   }
   file.path_ = path;
   file.temporary_ = std::move(temporary);
+  file.folders_ = std::move(*folders);
   return file;
 }
 
@@ -65,6 +92,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept { *this = std::move(other); 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   path_.swap(other.path_);
   temporary_.swap(other.temporary_);
+  std::swap(folders_, other.folders_);
   std::swap(fd_, other.fd_);
   std::swap(position_, other.position_);
   std::swap(status_, other.status_);
@@ -125,19 +153,41 @@ Status AtomicFile::seal() {
 Status AtomicFile::commit() {
   if (fd_ >= 0 || !status_.ok()) VSA_TRY(seal());
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return keep("rename");
+  flush_directory();
+  return {};
+}
+
+Result<WrittenFile> AtomicFile::commit_to_free_name() {
+  if (fd_ >= 0 || !status_.ok()) VSA_TRY(seal());
+  struct stat info {};
+  if (::stat(temporary_.c_str(), &info) != 0) return keep("look at");
+  const fs::path wanted = path_;
+  for (int number = 2; !rename_to_free(temporary_, path_); ++number) {
+    if (errno != EEXIST) return keep("rename");
+    path_ = numbered(wanted, number);
+  }
+  flush_directory();
+  return WrittenFile{.path = path_, .device = info.st_dev, .inode = info.st_ino};
+}
+
+/// The file is complete by now.
+void AtomicFile::flush_directory() {
   temporary_.clear();
-  // The file is complete by now; flushing the directory makes its name survive a power cut. Not
-  // every file system can, and nothing is lost for the caller if it cannot.
+  folders_.keep();
+  // This makes the name survive a power cut. Not every file system can, and nothing is lost for the
+  // caller if it cannot.
   const int directory = ::open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) {
     ::fsync(directory);
     ::close(directory);
   }
-  return {};
 }
 
 Status check_writable(const fs::path& path, int64_t num_bytes) {
-  Result<AtomicFile> file = AtomicFile::create(path);
+  VSA_TRY(check_target(path));
+  const fs::path folder = directory_of(path);
+  const fs::path there = nearest_existing(folder);
+  Result<AtomicFile> file = AtomicFile::create(there == folder ? path : there / "vsa");
   return file.ok() ? file->reserve(num_bytes) : file.status();
 }
 

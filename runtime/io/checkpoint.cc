@@ -9,38 +9,23 @@
 #include <utility>
 
 #include "runtime/io/checkpoint_index.h"
+#include "runtime/io/file_kind.h"
 #include "runtime/io/printable.h"
+#include "runtime/io/weight_choice.h"
 
 namespace vsa::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFileSuffix = ".safetensors";
-constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+/// Of an index, with a variant (".index.fp16.json") or without.
+bool is_index(const fs::path& path) {
+  const std::string file = path.filename().string();
+  return file.ends_with(".json") && file.find(".safetensors.index.") != file.npos;
+}
 
 Status fail(const fs::path& path, std::string_view what) {
   return io_error(fmt::format("[open_checkpoint] {}: {}", path.string(), what));
-}
-
-/// The one file in the directory to open: its index if there is one, else its safetensors file.
-Result<fs::path> choose_in(const fs::path& directory) {
-  std::vector<fs::path> files;
-  std::vector<fs::path> indexes;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    const std::string file = it->path().filename().string();
-    if (file.ends_with(kIndexSuffix)) indexes.push_back(it->path());
-    if (file.ends_with(kFileSuffix)) files.push_back(it->path());
-  }
-  if (error) return fail(directory, "expected a readable directory, got: " + error.message());
-  const auto& candidates = indexes.empty() ? files : indexes;
-  if (candidates.size() != 1) {
-    return fail(directory,
-                fmt::format("expected one {} or one {} file, got {} and {}; name the file",
-                            kIndexSuffix, kFileSuffix, indexes.size(), files.size()));
-  }
-  return candidates.front();
 }
 
 }  // namespace
@@ -64,16 +49,16 @@ Status Checkpoint::add(const fs::path& path) {
   return {};
 }
 
-Result<Checkpoint> Checkpoint::open(const fs::path& given) {
+Result<Checkpoint> Checkpoint::open(const fs::path& given, const std::string& variant) {
   fs::path path = given;
   std::error_code ignored;  // what is not a directory is reported when it is opened
   if (fs::is_directory(given, ignored)) {
-    Result<fs::path> chosen = choose_in(given);
+    Result<fs::path> chosen = choose_weights(given, variant);
     if (!chosen.ok()) return chosen.status();
     path = *chosen;
   }
   Checkpoint result;
-  if (!path.string().ends_with(kIndexSuffix)) {
+  if (!is_index(path)) {
     VSA_TRY(result.add(path));
     return result;
   }
@@ -83,7 +68,11 @@ Result<Checkpoint> Checkpoint::open(const fs::path& given) {
   const std::string_view text(reinterpret_cast<const char*>(index->bytes().data()),
                               index->bytes().size());
   const Result<WeightMap> weight_map = parse_checkpoint_index(text, path.string());
-  if (!weight_map.ok()) return weight_map.status();
+  if (!weight_map.ok()) {
+    const bool is_json = text.starts_with('{') || text.starts_with('[');
+    if (is_json || !is_known_kind(index->bytes())) return weight_map.status();
+    return fail(path, "expected a JSON object, got " + file_kind(index->bytes()));
+  }
 
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : *weight_map) shards.insert(shard);

@@ -14,11 +14,14 @@ namespace vsa::io {
 /// the one it was moved to, lives. Thread-safe to read.
 class Checkpoint {
  public:
-  /// @param path  a .safetensors file; a .safetensors.index.json, whose shards lie beside it; or a
-  ///              directory with exactly one index, or else exactly one .safetensors file
+  /// @param path     a .safetensors file; a .safetensors.index.json, whose shards lie beside it; or
+  /// a
+  ///                 folder, from which choose_weights takes one of them
+  /// @param variant  of choose_weights; not read for a file
   /// @return IoError if a file is missing or wrong, if the index and the shards do not name exactly
   ///         the same tensors, or if shards disagree on a metadata value
-  static Result<Checkpoint> open(const std::filesystem::path& path);
+  static Result<Checkpoint> open(const std::filesystem::path& path,
+                                 const std::string& variant = "");
 
   /// Of all shards, sorted by name.
   const TensorMap& tensors() const { return tensors_; }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/io/file_kind.h"
 #include "runtime/io/safetensors_header.h"
 #include "vsa/half.h"
 
@@ -78,7 +79,11 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
   Result<MappedFile> file = MappedFile::open(path);
   if (!file.ok()) return file.status();
   Result<SafetensorsContents> contents = parse_safetensors(file->bytes(), path.string());
-  if (!contents.ok()) return contents.status();
+  if (!contents.ok()) {
+    if (!is_known_kind(file->bytes())) return contents.status();
+    return io_error(fmt::format("[read_safetensors] {}: expected a safetensors file, got {}",
+                                path.string(), file_kind(file->bytes())));
+  }
   SafetensorsFile result;
   result.file_ = std::move(*file);
   result.contents_ = std::move(*contents);

@@ -47,10 +47,9 @@ std::string header_text(const std::vector<const Item*>& items, const Metadata& m
   return text;
 }
 
-}  // namespace
-
-Status write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
-                         const Metadata& metadata) {
+/// The whole file, before it gets its name.
+Result<AtomicFile> write_unnamed(const std::filesystem::path& path, const TensorMap& tensors,
+                                 const Metadata& metadata) {
   const auto wrong = [&path](std::string_view what) {
     return invalid_argument(fmt::format("[write_safetensors] {}: {}", path.string(), what));
   };
@@ -76,7 +75,22 @@ Status write_safetensors(const std::filesystem::path& path, const TensorMap& ten
   VSA_TRY(file->write(std::as_bytes(std::span(&header_bytes, 1))));
   VSA_TRY(file->write(header));
   for (const Item* item : items) VSA_TRY(file->write(item->second.bytes));
-  return file->commit();
+  return file;
+}
+
+}  // namespace
+
+Status write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                         const Metadata& metadata) {
+  Result<AtomicFile> file = write_unnamed(path, tensors, metadata);
+  return file.ok() ? file->commit() : file.status();
+}
+
+Result<WrittenFile> write_new_safetensors(const std::filesystem::path& path,
+                                          const TensorMap& tensors, const Metadata& metadata) {
+  Result<AtomicFile> file = write_unnamed(path, tensors, metadata);
+  if (!file.ok()) return file.status();
+  return file->commit_to_free_name();
 }
 
 }  // namespace vsa::io

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/io/atomic_file.h"
 #include "runtime/io/safetensors.h"
 #include "vsa/status.h"
 
@@ -21,5 +22,9 @@ namespace vsa::io {
 ///         string is not UTF-8 or is "__metadata__"; IoError if the file cannot be written
 Status write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                          const Metadata& metadata = {});
+
+/// The same under a name that is free: see AtomicFile::commit_to_free_name.
+Result<WrittenFile> write_new_safetensors(const std::filesystem::path& path,
+                                          const TensorMap& tensors, const Metadata& metadata);
 
 }  // namespace vsa::io

@@ -66,8 +66,7 @@ int64_t left(const std::optional<int64_t>& limit, int64_t used) {
 int64_t left_of_group_2(const fs::path& group, int64_t free_swap) {
   const auto current = number_in(group / "memory.current");
   if (!current) return kUnlimited;
-  const int64_t reclaimable =
-      number(value_in(group / "memory.stat", "inactive_file")).value_or(0);
+  const int64_t reclaimable = number(value_in(group / "memory.stat", "inactive_file")).value_or(0);
   const int64_t used = std::max(int64_t{0}, *current - reclaimable);
   const int64_t memory = std::min(left(number_in(group / "memory.max"), used),
                                   left(number_in(group / "memory.high"), used));
@@ -82,8 +81,8 @@ int64_t left_of_group_1(const fs::path& group, int64_t free_swap) {
   const auto unreclaimable = [&](const char* file) {
     return std::max(int64_t{0}, number_in(group / file).value_or(0) - reclaimable);
   };
-  const int64_t memory = left(number_in(group / "memory.limit_in_bytes"),
-                              unreclaimable("memory.usage_in_bytes"));
+  const int64_t memory =
+      left(number_in(group / "memory.limit_in_bytes"), unreclaimable("memory.usage_in_bytes"));
   const int64_t both = left(number_in(group / "memory.memsw.limit_in_bytes"),
                             unreclaimable("memory.memsw.usage_in_bytes"));
   return std::min(sum(memory, free_swap), both);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "runtime/io/file_kind.h"
 #include "runtime/text/clean.h"
 
 namespace vsa::text {
@@ -22,9 +23,10 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& model) {
                                 model.string()));
   }
   Tokenizer tokenizer;
-  if (const auto status = tokenizer.processor_->Load(model.string()); !status.ok()) {
+  if (!tokenizer.processor_->Load(model.string()).ok()) {
+    // Its own message speaks of a line of its source.
     return io_error(fmt::format("[tokenizer] {}: expected a SentencePiece model, got {}",
-                                model.string(), status.message()));
+                                model.string(), io::file_kind(model)));
   }
   if (tokenizer.processor_->eos_id() < 0) {
     return io_error(
@@ -43,13 +45,20 @@ Result<Tokens> Tokenizer::encode(std::string_view prompt, int64_t max_tokens) co
   const Result<std::string> clean = clean_prompt(prompt);
   if (!clean.ok()) return clean.status();
   std::vector<int> ids;
-  if (const auto status = processor_->Encode(*clean, &ids); !status.ok()) {
+  std::vector<std::string> pieces;
+  auto status = processor_->Encode(*clean, &ids);
+  if (status.ok()) status = processor_->Encode(*clean, &pieces);
+  if (!status.ok()) {
     return invalid_argument(fmt::format("[tokenize] prompt: {}", status.message()));
   }
   const int64_t num_kept = std::min(std::ssize(ids), max_tokens - 1);
   Tokens tokens{.ids = {ids.begin(), ids.begin() + num_kept},
-                .num_dropped = std::ssize(ids) - num_kept};
+                .num_dropped = std::ssize(ids) - num_kept,
+                .unknown = {}};
   tokens.ids.push_back(processor_->eos_id());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == processor_->unk_id()) tokens.unknown.push_back(std::move(pieces[i]));
+  }
   return tokens;
 }
 

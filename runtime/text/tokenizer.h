@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,8 @@ namespace vsa::text {
 struct Tokens {
   std::vector<int32_t> ids;  ///< ends with </s>
   int64_t num_dropped = 0;   ///< ids from the end of the prompt for which there was no room
+  /// Pieces of the prompt that the vocabulary lacks; all of them become the same id.
+  std::vector<std::string> unknown;
 };
 
 /// A SentencePiece model (spiece.model). Normalisation (NFKC and so on) is the model's own.

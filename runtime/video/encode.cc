@@ -134,6 +134,9 @@ class Encoding {
     stream_->time_base = codec_->time_base;
     stream_->avg_frame_rate = frame_rate_;
     int code = avcodec_parameters_from_context(stream_->codecpar, codec_.get());
+    for (const auto& [key, value] : recipe_.tags) {
+      if (code >= 0) code = av_dict_set(&muxer_.get()->metadata, key, value.c_str(), 0);
+    }
     if (code >= 0) code = avformat_write_header(muxer_.get(), nullptr);
     has_header_ = code >= 0;
     return code;
@@ -256,6 +259,10 @@ Status encode(const std::filesystem::path& path, const Frames& frames, double fp
   if (code == AVERROR(ENOMEM))
     return out_of_memory("[write_video] memory: expected enough, got none");
   if (code < 0) return libav_error("write_video", path, encoding.action, code, log);
+  if (!recipe.gif_comment.empty()) {
+    VSA_TRY(file->seek(file->position() - 1));  // the last byte is the trailer
+    VSA_TRY(file->write(recipe.gif_comment + ';'));
+  }
   return file->commit();
 }
 

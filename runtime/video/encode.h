@@ -19,6 +19,8 @@ struct EncodeRecipe {
   const char* filters;           ///< from RGB frames to what the encoder takes
   bool needs_even_size = false;  ///< an odd edge is repeated once
   std::vector<std::pair<const char*, const char*>> encoder_options;
+  std::vector<std::pair<const char*, std::string>> tags = {};  ///< texts of the container
+  std::string gif_comment = {};  ///< a comment extension, which the muxer of gif cannot write
 };
 
 /// Writes the file, whole or not at all.

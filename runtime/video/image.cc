@@ -56,13 +56,14 @@ Result<std::string> encode_png(const Image& image) {
   return bytes;
 }
 
-Status write_png(const std::filesystem::path& path, const Image& image) {
+Status write_png(const std::filesystem::path& path, const Image& image, const Metadata& metadata) {
   if (path.extension() != ".png") {
     return invalid_argument(
         fmt::format("[write_png] path: expected a name ending in .png, got {}", path.string()));
   }
   const Result<std::string> bytes = encode_png(image);
-  return bytes.ok() ? io::write_file(path, *bytes) : bytes.status();
+  if (!bytes.ok()) return bytes.status();
+  return io::write_file(path, png_with_metadata(*bytes, metadata));
 }
 
 }  // namespace vsa::video

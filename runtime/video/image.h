@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/video/metadata.h"
 #include "vsa/status.h"
 
 namespace vsa::video {
@@ -50,6 +51,7 @@ Result<std::string> encode_png(const Image& image);
 
 /// Writes a PNG, whole or not at all.
 /// @return InvalidArgument (not .png, or as encode_png) | OutOfMemory | IoError
-Status write_png(const std::filesystem::path& path, const Image& image);
+Status write_png(const std::filesystem::path& path, const Image& image,
+                 const Metadata& metadata = {});
 
 }  // namespace vsa::video

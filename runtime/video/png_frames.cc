@@ -1,9 +1,11 @@
 // Frames as numbered png files.
 #include "runtime/video/png_frames.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,8 +17,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Held while frames get their names, so that two runs do not mix their frames in one folder: the
+/// later one replaces the frames of the earlier one. A file system without locks goes without.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder)
+      : fd_(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (fd_ >= 0) ::flock(fd_, LOCK_EX);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  int fd_;
+};
+
 Status write_all(const FramePattern& pattern, const Frames& frames, int64_t scale,
-                 const std::atomic<bool>* cancel) {
+                 const std::atomic<bool>* cancel, const Metadata& metadata) {
   std::vector<io::AtomicFile> files;
   for (int64_t i = 0; i < frames.num_frames; ++i) {
     if (cancel != nullptr && *cancel) {
@@ -29,10 +49,11 @@ Status write_all(const FramePattern& pattern, const Frames& frames, int64_t scal
     VSA_TRY(png.status());
     Result<io::AtomicFile> file = io::AtomicFile::create(pattern.path_of(i));
     if (!file.ok()) return file.status();
-    VSA_TRY(file->write(*png));
+    VSA_TRY(file->write(png_with_metadata(*png, metadata)));
     VSA_TRY(file->seal());
     files.push_back(std::move(*file));
   }
+  const FolderLock lock(pattern.directory);
   for (io::AtomicFile& file : files) VSA_TRY(file.commit());
   return {};
 }
@@ -61,26 +82,18 @@ fs::path FramePattern::path_of(int64_t frame_idx) const {
 }
 
 Status check_png_frames(const fs::path& path) {
-  const FramePattern pattern = FramePattern::parse(path).value();
-  std::error_code ignored;  // a directory that cannot be looked into fails the check that follows
-  if (pattern.directory.empty() || fs::exists(pattern.directory, ignored)) {
-    return io::check_writable(pattern.path_of(0));
-  }
-  return io::check_writable(pattern.directory);
+  return io::check_writable(FramePattern::parse(path).value().path_of(0));
 }
 
 Status write_png_frames(const fs::path& path, const Frames& frames, int64_t scale,
-                        const std::atomic<bool>* cancel) {
+                        const std::atomic<bool>* cancel, const Metadata& metadata) {
   const FramePattern pattern = FramePattern::parse(path).value();
-  std::error_code error;
-  const bool is_new = !pattern.directory.empty() && fs::create_directory(pattern.directory, error);
-  if (error) {
-    return io_error(fmt::format("[write_video] {}: expected a directory that can be made, got: {}",
-                                pattern.directory.string(), error.message()));
-  }
-  Status status = write_all(pattern, frames, scale, cancel);
-  if (!status.ok() && is_new) fs::remove(pattern.directory, error);  // only if it is empty
-  return status;
+  // Held longer than the files in them, or the folders would not be empty at the end.
+  Result<io::NewFolders> folders = io::NewFolders::make(pattern.directory);
+  if (!folders.ok()) return folders.status();
+  VSA_TRY(write_all(pattern, frames, scale, cancel, metadata));
+  folders->keep();
+  return {};
 }
 
 }  // namespace vsa::video

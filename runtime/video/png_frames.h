@@ -1,4 +1,4 @@
-// Frames as numbered png files; internal to runtime/video, write_video is the entrance. Host-only.
+// Frames as numbered png files; write_video is the entrance. Host-only.
 #pragma once
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/video/frames.h"
+#include "runtime/video/metadata.h"
 #include "vsa/status.h"
 
 namespace vsa::video {
@@ -23,12 +24,12 @@ struct FramePattern {
   std::filesystem::path path_of(int64_t frame_idx) const;
 };
 
-/// Whether the frames' directory, or if it is missing the one it lies in, can be written to.
+/// Whether the frames' directory can be written to, or made.
 Status check_png_frames(const std::filesystem::path& pattern);
 
 /// One png a frame, numbered from 0. The files get their names when all are complete.
 /// @param cancel  as of write_video
 Status write_png_frames(const std::filesystem::path& pattern, const Frames& frames, int64_t scale,
-                        const std::atomic<bool>* cancel);
+                        const std::atomic<bool>* cancel, const Metadata& metadata);
 
 }  // namespace vsa::video

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "runtime/video/frames.h"
+#include "runtime/video/metadata.h"
 #include "vsa/status.h"
 
 namespace vsa::video {
@@ -21,8 +22,7 @@ inline constexpr double kMaxFps = 1000.0;
 Result<VideoKind> video_kind(const std::filesystem::path& path);
 
 /// Finds out before a long run whether write_video could write there.
-/// @return InvalidArgument as video_kind; IoError as io::check_writable (for png frames the
-///         directory may be missing, then the one it lies in is checked)
+/// @return InvalidArgument as video_kind; IoError as io::check_writable
 Status check_video_path(const std::filesystem::path& path);
 
 /// Writes all frames; on failure nothing is left under the final name. The same frames give the
@@ -35,10 +35,12 @@ Status check_video_path(const std::filesystem::path& path);
 /// @param fps    frames per second, above 0, at most kMaxFps; kept as a fraction (23.976 =
 /// 2997/125)
 /// @param scale  each pixel becomes scale x scale pixels, unsmoothed; at least 1
+/// @param metadata  what the file says about itself; see Metadata
 /// @param cancel set it to stop within a frame; may be null
 /// @return InvalidArgument (name, frames, fps or scale) | Unsupported (an encoder is missing from
 ///         this build of FFmpeg) | IoError | Cancelled | OutOfMemory
 Status write_video(const std::filesystem::path& path, const Frames& frames, double fps,
-                   int64_t scale = 1, const std::atomic<bool>* cancel = nullptr);
+                   int64_t scale = 1, const std::atomic<bool>* cancel = nullptr,
+                   const Metadata& metadata = {});
 
 }  // namespace vsa::video

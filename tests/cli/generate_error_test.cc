@@ -101,7 +101,7 @@ TEST_F(CliGenerateError, APromptWithoutText) {
 }
 
 TEST_F(CliGenerateError, R21_UnwritablePlacesAreFoundBeforeTheRun) {
-  const std::string nowhere = dir.file("no/such");
+  const std::string nowhere = model + "/model_index.json/no/such";  // below a file
   expect_failure(generate({"--prompt", "x", "-o", nowhere + "/a.mp4"}), 4, "vsa generate", nowhere);
   for (const char* option : {"--report", "--latents", "--contact-sheet"}) {
     fails(4, nowhere, {option, nowhere + "/file.png"});
@@ -151,6 +151,8 @@ TEST_F(CliGenerateError, Decode) {
   expect_failure(decode(latents, output), 4, "vsa decode", latents);
   expect_failure(decode(model + "/transformer/diffusion_pytorch_model.safetensors", output), 4,
                  "vsa decode", "latents");
+  write_file(latents, "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n");
+  expect_failure(decode(latents, output), 4, "vsa decode", "a Git LFS pointer");  // P26
   expect_failure(decode(latents, dir.file("a.avi")), 2, "vsa decode", "a.avi");
   EXPECT_EQ(files(), Args{"l.safetensors"});
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,6 +55,19 @@ Channel open_file(const std::string& path) {
                              int err) {
   options.closed_stdout_fd ? ::close(STDOUT_FILENO) : ::dup2(out, STDOUT_FILENO);
   options.closed_stderr_fd ? ::close(STDERR_FILENO) : ::dup2(err, STDERR_FILENO);
+  if (options.controlling_terminal) {
+    ::setsid();
+    ::ioctl(err, TIOCSCTTY, 0);
+  }
+  for (const int signal : options.ignored_signals) ::signal(signal, SIG_IGN);
+  if (options.terminal_stderr) {
+    ::setenv("TERM", "xterm", 1);
+    ::unsetenv("NO_COLOR");
+    ::unsetenv("COLUMNS");
+  }
+  for (const std::string& variable : options.environment) {
+    ::putenv(const_cast<char*>(variable.c_str()));
+  }
   if (!options.directory.empty() && ::chdir(options.directory.c_str()) != 0) ::_exit(126);
   if (options.max_file_bytes) {
     ::signal(SIGXFSZ, SIG_IGN);  // write() fails instead, as on a full disk
@@ -95,6 +109,12 @@ RunResult run_vsa(const std::vector<std::string>& args, const RunOptions& option
   };
   if (options.closed_stdout) go_away(out);
   if (options.closed_stderr) go_away(err);
+  if (options.terminal_columns > 0) {
+    winsize size{};
+    size.ws_col = options.terminal_columns;
+    size.ws_row = 24;
+    ::ioctl(err.write, TIOCSWINSZ, &size);
+  }
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("fork");
   if (child == 0) become_vsa(argv, options, out.write, err.write);
@@ -103,20 +123,24 @@ RunResult run_vsa(const std::vector<std::string>& args, const RunOptions& option
 
   RunResult result;
   const auto deadline = Clock::now() + std::chrono::minutes(2);
-  bool interrupted = false;
+  size_t sent = 0;  // signals
+  auto next_signal = Clock::now();
   std::array<pollfd, 2> streams{{{out.read, POLLIN, 0}, {err.read, POLLIN, 0}}};
   while (streams[0].fd >= 0 || streams[1].fd >= 0) {
     ::poll(streams.data(), streams.size(), 5);
     if (streams[0].revents != 0 && !drain(out.read, result.out)) streams[0].fd = -1;
     if (streams[1].revents != 0 && !drain(err.read, result.err)) streams[1].fd = -1;
     streams[0].revents = streams[1].revents = 0;
-    if (options.hang_up && streams[1].fd >= 0 && !result.err.empty()) {
+    const bool hangs_up =
+        options.interrupt_when ? options.interrupt_when(result.err) : !result.err.empty();
+    if (options.hang_up && streams[1].fd >= 0 && hangs_up) {
       go_away(err);
       streams[1].fd = -1;
     }
-    if (options.interrupt_when && !interrupted && options.interrupt_when(result.err)) {
-      ::kill(child, SIGINT);
-      interrupted = true;
+    if (options.interrupt_when && sent < options.signals.size() && Clock::now() >= next_signal &&
+        (sent > 0 || options.interrupt_when(result.err))) {
+      ::kill(child, options.signals[sent++]);
+      next_signal = Clock::now() + std::chrono::milliseconds(20);
     }
     if (Clock::now() > deadline) {
       ::kill(child, SIGKILL);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -20,9 +21,17 @@ struct RunOptions {
   bool closed_stderr = false;       ///< stderr is a pipe that nobody reads
   bool closed_stderr_fd = false;    ///< stderr is not open at all: `2>&-`
   bool terminal_stderr = false;     ///< stderr is a terminal
-  bool hang_up = false;             ///< the terminal goes away once something is drawn on it
-  /// Polled while the process runs, with its stderr so far; once true, SIGINT is sent.
+  /// The terminal goes away once something is drawn on it, or once interrupt_when holds.
+  bool hang_up = false;
+  /// The terminal is that of the session, so that the kernel sends SIGHUP when it goes away.
+  bool controlling_terminal = false;
+  unsigned short terminal_columns = 0;  ///< of the terminal; 0: it does not say
+  /// Polled while the process runs, with its stderr so far; once true, the signals are sent, 20 ms
+  /// apart.
   std::function<bool(const std::string& err)> interrupt_when;
+  std::vector<int> signals = {SIGINT};
+  std::vector<int> ignored_signals;      ///< as nohup does
+  std::vector<std::string> environment;  ///< NAME=VALUE, besides this process's own
   /// No file may grow beyond this: a full disk.
   std::optional<int64_t> max_file_bytes;
 };

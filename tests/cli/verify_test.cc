@@ -59,8 +59,8 @@ TEST_F(CliVerify, TheReportOfARunIsAListOfSums) {
   expect_success(run_vsa({"generate", "--model", model, "--prompt", "x", "--steps", "1", "-o",
                           dir.file("a.y4m"), "--report", report}));
   expect_success(run_vsa({"verify", model, "--sums", report}));
-  flip(model + "/tokenizer/spiece.model", 1);
-  fails(1, "tokenizer/spiece.model has SHA-256 ", {model, "--sums", report});
+  flip(model + "/text_encoder/model.safetensors", 1);
+  fails(1, "text_encoder/model.safetensors has SHA-256 ", {model, "--sums", report});
   const RunResult json = run_vsa({"verify", model, "--json"});
   expect_success(json);
   write_file(report, json.out);
@@ -86,6 +86,58 @@ TEST_F(CliVerify, OneSafetensorsFile) {
   here.directory = model + "/transformer";
   EXPECT_EQ(run_vsa({"verify", "diffusion_pytorch_model.safetensors"}, here).out,
             run_vsa({"verify", weights}).out);
+}
+
+TEST_F(CliVerify, P26_FilesOfOtherKindsAreFoundInEveryPart) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 134\n";
+  for (const char* part :
+       {"tokenizer/spiece.model", "transformer/diffusion_pytorch_model.safetensors",
+        "text_encoder/model.safetensors", "transformer/config.json", "text_encoder/config.json",
+        "scheduler/scheduler_config.json", "model_index.json"}) {
+    const std::string path = model + "/" + part;
+    const std::string right = read_file(path);
+    for (const auto& [content, word] : {std::pair{pointer, "git lfs pull"},
+                                        {std::string("<!doctype html><html>"), "a web page"}}) {
+      write_file(path, content);
+      fails(4, part, {model});
+      fails(4, word, {model});
+      // A run finds it as well, before it has done any work.
+      expect_failure(run_vsa({"generate", "--model", model, "--prompt", "x", "--steps", "1", "-o",
+                              dir.file("a.y4m")}),
+                     4, "vsa generate", word);
+    }
+    write_file(path, right);
+  }
+  expect_success(run_vsa({"verify", model}));
+}
+
+TEST_F(CliVerify, P26_ATokenizerThatIsTooLargeIsFound) {
+  TinyModel other;
+  other.text_config["vocab_size"] = 10;
+  other.write(model);
+  fails(4, "tokenizer/spiece.model: expected at most 10 pieces", {model});
+}
+
+TEST_F(CliVerify, P25_VariantsAndLeftovers) {
+  const std::string folder = model + "/transformer/";
+  write_file(folder + "._diffusion_pytorch_model.safetensors", "macOS");
+  write_file(folder + "diffusion_pytorch_model.ema.safetensors", read_file(weights));
+  flip(folder + "diffusion_pytorch_model.ema.safetensors", 1);
+  expect_success(run_vsa({"verify", model, "--sums", sums}));
+  const RunResult ema = run_vsa({"verify", model, "--variant", "ema"});
+  EXPECT_EQ(ema.exit_code, 0);
+  EXPECT_THAT(ema.out, testing::HasSubstr("transformer/diffusion_pytorch_model.ema.safetensors"));
+  EXPECT_THAT(ema.err, testing::StartsWith("warning: variant: text_encoder has no weights"));
+  fails(4, "expected weights of the variant fp16", {model, "--variant", "fp16"});
+  const auto generate = [&](const Args& more) {
+    Args args = {"generate", "--model", model, "--prompt",        "x",     "--steps", "1",
+                 "--seed",   "1",       "-o",  dir.file("a.y4m"), "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_vsa(args).json();
+  };
+  EXPECT_NE(generate({})["transformer_sha256"],
+            generate({"--variant", "ema"})["transformer_sha256"]);
 }
 
 TEST_F(CliVerify, WrongInput) {

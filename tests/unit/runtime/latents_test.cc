@@ -29,7 +29,8 @@ Latents sample() {
                   .shift = 2.0,
                   .fps = 8.0,
                   .attention = "vsa",
-                  .topk = 8};
+                  .topk = 8,
+                  .made_by = "{\"seed\":1}"};
   const std::vector<float> values = test::normal_f32(latents.values.size(), 1);
   std::ranges::copy(values, latents.values.data());
   return latents;
@@ -38,7 +39,7 @@ Latents sample() {
 class LatentsFile : public testing::Test {
  protected:
   std::string refused(const Latents& latents) {
-    throw_if_error(save_latents(path_, latents));
+    throw_if_error(save_latents(path_, latents).status());
     return decode(path_).status().message();
   }
   test::ScratchDirectory folder_;
@@ -56,13 +57,15 @@ TEST_F(LatentsFile, ComesBackWhole) {
   EXPECT_EQ(read.steps_done, 5);
   EXPECT_EQ(read.guidance, 3.1);
   EXPECT_EQ(read.topk, 8);
+  EXPECT_EQ(read.made_by, saved.made_by);
+  EXPECT_EQ(decode(path_).value().metadata.comment, saved.made_by);
 }
 
 TEST_F(LatentsFile, PixelsAreClampedAndTruncated) {
   Latents latents = sample();
   const float values[] = {-1.0F, 1.0F, -3.0F, 3.0F, 0.0F, 0.999F};
   std::ranges::copy(values, latents.values.data());
-  throw_if_error(save_latents(path_, latents));
+  throw_if_error(save_latents(path_, latents).status());
   const video::Frames frames = decode(path_).value().frames;
   const int want[] = {0, 255, 0, 255, 127, 254};  // 127.5 and 254.87 are cut, not rounded
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(frames.rgb[3 * i], want[i]) << i;

@@ -79,9 +79,48 @@ TEST_F(Folder, MissingAndBrokenJson) {
   test::TinyModel().write(folder_.path());
   test::write_text(folder_ / "model_index.json", "{\"a\": ");
   EXPECT_THAT(ModelFolder::open(folder_.path()).status().message(),
-              HasSubstr("expected a JSON object, got text that is not JSON"));
+              HasSubstr("expected a JSON object, got JSON with a fault at byte"));
   std::filesystem::remove(folder_ / "model_index.json");
   EXPECT_EQ(ModelFolder::open(folder_.path()).status().code(), StatusCode::kIoError);
+}
+
+TEST_F(Folder, P25_VariantsOfOnePartAndOfBoth) {
+  test::TinyModel().write(folder_.path());
+  const auto transformer = folder_ / "transformer";
+  std::filesystem::copy_file(transformer / "diffusion_pytorch_model.safetensors",
+                             transformer / "diffusion_pytorch_model.ema.safetensors");
+  test::write_text(transformer / "._diffusion_pytorch_model.safetensors", "macOS");
+  test::write_text(folder_ / "tokenizer" / "._spiece.model", "macOS");
+  const ModelFolder plain = ModelFolder::open(folder_.path()).value();
+  EXPECT_EQ(plain.open_transformer().value().paths().front().filename(),
+            "diffusion_pytorch_model.safetensors");
+  EXPECT_EQ(plain.warnings.size(), 0U);
+  const ModelFolder ema = ModelFolder::open(folder_.path(), "ema").value();
+  EXPECT_EQ(ema.open_transformer().value().paths().front().filename(),
+            "diffusion_pytorch_model.ema.safetensors");
+  EXPECT_EQ(ema.open_text_encoder().value().paths().front().filename(), "model.safetensors");
+  ASSERT_EQ(ema.warnings.size(), 1U);
+  EXPECT_THAT(ema.warnings[0], HasSubstr("text_encoder has no weights of the variant ema"));
+  const Status none = ModelFolder::open(folder_.path(), "fp16").status();
+  EXPECT_EQ(none.code(), StatusCode::kIoError);
+  EXPECT_THAT(none.message(), HasSubstr("expected weights of the variant fp16, got none"));
+}
+
+TEST_F(Folder, P36_SaysWhatItWasTrainedOn) {
+  test::TinyModel model;
+  model.index["vsa"]["trained_words"] = {"a", "red", "ring"};
+  model.index["vsa"]["trained_video"] = {8, 32, 32};
+  model.write(folder_.path());
+  const ModelFolder folder = ModelFolder::open(folder_.path()).value();
+  EXPECT_EQ(folder.trained_on.words, (std::set<std::string>{"a", "red", "ring"}));
+  EXPECT_EQ(folder.trained_on.video, (std::vector<int64_t>{8, 32, 32}));
+  EXPECT_TRUE(folder.ignored.empty());
+  for (const nlohmann::json& wrong : {nlohmann::json("red"), nlohmann::json({1, 2})}) {
+    model.index["vsa"]["trained_words"] = wrong;
+    model.write(folder_.path());
+    EXPECT_THAT(ModelFolder::open(folder_.path()).status().message(),
+                HasSubstr("vsa: trained_words: expected a list of strings"));
+  }
 }
 
 TEST(TrainedWithMetadata, ReadsTileAndSparsity) {

@@ -69,7 +69,7 @@ TEST_F(Pipeline, BadOptionsAreNamed) {
 TEST_F(Pipeline, R21_UnwritableLatentsAreFoundBeforeTheRun) {
   write(test::TinyModel());
   GenerateOptions bad = options();
-  bad.latents = folder_ / "no" / "such" / "latents.safetensors";
+  bad.latents = bad.model / "model_index.json" / "latents.safetensors";  // below a file
   bad.on_progress = [](const Progress&) { ADD_FAILURE() << "it started"; };
   expect_refused(bad, StatusCode::kIoError, "latents.safetensors");
   bad.latents = options().latents;  // 8 frames of 32x32 pixels in f32 are 98304 bytes

@@ -36,7 +36,7 @@ TEST(InterruptScopeDeathTest, WithoutOneOrTheSecondTimeTheProcessEnds) {
         }
         std::raise(SIGTERM);
       },
-      testing::ExitedWithCode(130), "");
+      testing::ExitedWithCode(143), "");  // 128 + SIGTERM
   EXPECT_EXIT(
       {
         install_interrupt_handlers();

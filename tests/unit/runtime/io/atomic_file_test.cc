@@ -114,12 +114,62 @@ TEST(AtomicFile, ConcurrentWritersLeaveOneWholeFile) {
   EXPECT_EQ(scratch.num_entries(), 1U);
 }
 
+TEST(AtomicFile, P33_MakesTheFoldersOfItsNameAndRemovesThemIfItFails) {
+  const ScratchDirectory scratch;
+  EXPECT_TRUE(check_writable(scratch / "a/b/c").ok());
+  EXPECT_EQ(scratch.num_entries(), 0U);
+  {
+    const AtomicFile file = AtomicFile::create(scratch / "a/b/c").value();
+    EXPECT_TRUE(std::filesystem::is_directory(scratch / "a/b"));
+  }
+  EXPECT_EQ(scratch.num_entries(), 0U);
+  throw_if_error(write_file(scratch / "a/b/c", "text"));
+  EXPECT_EQ(read_text(scratch / "a/b/c"), "text");
+  { const AtomicFile file = AtomicFile::create(scratch / "a/d/e").value(); }
+  EXPECT_FALSE(std::filesystem::exists(scratch / "a/d"));
+  EXPECT_TRUE(std::filesystem::exists(scratch / "a/b/c"));
+  EXPECT_THAT(AtomicFile::create(scratch / "a/b/c/d/e").status().message(), HasSubstr("a/b/c"));
+}
+
+TEST(AtomicFile, P22_AFreeNameIsFoundByAllWhoLookForOne) {
+  const ScratchDirectory scratch;
+  test::write_text(scratch / "a.l.x", "mine");
+  std::vector<std::thread> threads;
+  std::vector<WrittenFile> written(8);
+  for (size_t i = 0; i < written.size(); ++i) {
+    threads.emplace_back([&, i] {
+      AtomicFile file = AtomicFile::create(scratch / "a.l.x").value();
+      throw_if_error(file.write(std::string(1, static_cast<char>('a' + i))));
+      written[i] = file.commit_to_free_name().value();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(read_text(scratch / "a.l.x"), "mine");
+  EXPECT_EQ(scratch.num_entries(), 9U);
+  EXPECT_TRUE(std::filesystem::exists(scratch / "a.l-9.x"));
+  for (size_t i = 0; i < written.size(); ++i) {
+    EXPECT_EQ(read_text(written[i].path), std::string(1, static_cast<char>('a' + i)));
+    written[i].remove();
+  }
+  EXPECT_EQ(scratch.num_entries(), 1U);
+}
+
+TEST(WrittenFile, P22_RemovesNoOtherFileOfItsName) {
+  const ScratchDirectory scratch;
+  AtomicFile file = AtomicFile::create(scratch / "a").value();
+  const WrittenFile written = file.commit_to_free_name().value();
+  throw_if_error(write_file(scratch / "a", "of another run"));
+  written.remove();
+  EXPECT_EQ(read_text(scratch / "a"), "of another run");
+  WrittenFile().remove();
+}
+
 TEST(CheckWritable, R21_FindsWhatCannotBeWrittenBeforeTheRun) {
   const ScratchDirectory scratch;
   test::write_text(scratch / "file", "");
   ASSERT_EQ(::mkfifo((scratch / "fifo").c_str(), 0600), 0);
   for (const std::filesystem::path& path :
-       {scratch / "missing/a.mp4", scratch / "file/a.mp4", scratch.path(), scratch / "fifo",
+       {scratch / "file/missing/a.mp4", scratch / "file/a.mp4", scratch.path(), scratch / "fifo",
         scratch / "", scratch / std::string(256, 'a'), std::filesystem::path(),
         std::filesystem::path("/proc/a.mp4"), std::filesystem::path("/dev/full")}) {
     const Status status = check_writable(path);

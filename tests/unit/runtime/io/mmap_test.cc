@@ -85,7 +85,7 @@ TEST(SafetensorsFile, OpensConcurrently) {
 
 TEST(SafetensorsFile, MessagesNameTheFile) {
   const ScratchDirectory scratch;
-  test::write_text(scratch / "a.safetensors", "short");
+  test::write_text(scratch / "a.safetensors", "\x01\x02\x03\x04\x05");
   const Status status = SafetensorsFile::open(scratch / "a.safetensors").status();
   EXPECT_EQ(status.message(), "[read_safetensors] " + (scratch / "a.safetensors").string() +
                                   ": file size: expected at least 8 bytes, got 5");

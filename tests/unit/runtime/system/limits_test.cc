@@ -31,13 +31,18 @@ struct LimitsTest : testing::Test {
     std::filesystem::create_directories((root / name).parent_path());
     std::ofstream(root / name) << text;
   }
-  void file(const std::string& name, int64_t value) const { file(name, std::to_string(value) + "\n"); }
+  void file(const std::string& name, int64_t value) const {
+    file(name, std::to_string(value) + "\n");
+  }
 
   void process_limits(const std::string& address_space, const std::string& data) const {
     file("proc/self/limits",
          "Limit                     Soft Limit           Hard Limit           Units     \n"
-         "Max data size             " + data + "            unlimited            bytes     \n"
-         "Max address space         " + address_space + "            unlimited            bytes     \n");
+         "Max data size             " +
+             data +
+             "            unlimited            bytes     \n"
+             "Max address space         " +
+             address_space + "            unlimited            bytes     \n");
   }
   void swap(int64_t free_kib) const {
     file("proc/meminfo",
@@ -53,12 +58,13 @@ struct LimitsTest : testing::Test {
   /// Memory and cpu hierarchies of version 1, `part` of each mounted as containers do.
   void version_1(const std::string& group, const std::string& part) const {
     file("proc/self/cgroup", "9:memory:" + group + "\n4:cpu,cpuacct:" + group + "\n0::/init\n");
-    file("proc/self/mountinfo", "31 24 0:27 " + part +
-                                    " /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-                                    "32 24 0:28 " +
-                                    part +
-                                    " /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
-                                    "33 24 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+    file("proc/self/mountinfo",
+         "31 24 0:27 " + part +
+             " /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+             "32 24 0:28 " +
+             part +
+             " /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+             "33 24 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
   }
   int64_t memory() const { return available_memory_bytes(root); }
   int processors() const { return available_processors(root); }
@@ -116,7 +122,8 @@ TEST_F(LimitsTest, P24_Version1AndHybrid) {
   const std::string base = "sys/fs/cgroup/memory";
   file(base + "/memory.limit_in_bytes", 5 * kGib);
   file(base + "/memory.usage_in_bytes", 4 * kGib);
-  file(base + "/memory.stat", "inactive_file 1\ntotal_inactive_file " + std::to_string(kGib) + "\n");
+  file(base + "/memory.stat",
+       "inactive_file 1\ntotal_inactive_file " + std::to_string(kGib) + "\n");
   file(base + "/job/memory.limit_in_bytes", "9223372036854771712\n");  // none
   file(base + "/job/memory.usage_in_bytes", kGib);
   EXPECT_EQ(memory(), 2 * kGib);

@@ -27,7 +27,7 @@ TEST(TokenizerModel, CleansBeforeItEncodes) {
 TEST(TokenizerModel, TooLongKeepsTheFrontAndTheEnd) {
   std::string words;
   for (int i = 0; i < 600; ++i) words += "star ";
-  const auto [ids, num_dropped] = golden().encode(words, 32).value();
+  const auto [ids, num_dropped, unknown] = golden().encode(words, 32).value();
   ASSERT_EQ(ids.size(), 32U);
   EXPECT_EQ(num_dropped, std::ssize(golden().encode(words, 10000).value().ids) - 32);
   EXPECT_EQ(golden().encode(words, 10000).value().num_dropped, 0);

@@ -46,7 +46,7 @@ TEST(Image, WritePngRefuses) {
   // More bytes than the encoder can count; none of them is looked at.
   EXPECT_EQ(write_png(scratch / "a.png", {1 << 20, 1 << 20, {}}).code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(write_png(scratch / "missing/a.png", Image::filled(1, 1, kRed)).code(),
+  EXPECT_EQ(write_png(scratch / "/dev/null/a.png", Image::filled(1, 1, kRed)).code(),
             StatusCode::kIoError);
   EXPECT_EQ(scratch.num_entries(), 0U);
 }

@@ -1,0 +1,55 @@
+#include "cli/common/find_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+#include "cli/common/failure.h"
+
+namespace vsa::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;  // what cannot be looked at is no folder either
+  return fs::is_directory(path, ignored);
+}
+
+/// Folders that hold models by their names.
+std::vector<fs::path> model_folders() {
+  std::vector<fs::path> folders;
+  if (const char* named = std::getenv("VSA_MODELS"); named != nullptr) {
+    std::istringstream list(named);
+    for (std::string folder; std::getline(list, folder, ':');) {
+      if (!folder.empty()) folders.emplace_back(folder);
+    }
+  }
+  std::error_code failed;  // without /proc, this program does not know where it is
+  const fs::path program = fs::read_symlink("/proc/self/exe", failed);
+  if (!failed) {
+    folders.push_back((program.parent_path() / VSA_MODELS_FROM_PROGRAM).lexically_normal());
+  }
+  return folders;
+}
+
+}  // namespace
+
+fs::path find_model(const std::string& name) {
+  if (is_folder(name)) return name;
+  std::vector<std::string> looked = {name};
+  if (fs::path(name).filename() == name && !name.empty()) {
+    for (const fs::path& folder : model_folders()) {
+      if (is_folder(folder / name)) return folder / name;
+      looked.push_back((folder / name).string());
+    }
+  }
+  throw Failure(ExitCode::kInputOutput, fmt::format("--model {}: no such folder", name),
+                fmt::format("vsa looked for {}; VSA_MODELS names folders of models",
+                            fmt::join(looked, ", ")));
+}
+
+}  // namespace vsa::cli

@@ -1,0 +1,24 @@
+// What a file that is not what it should be looks like, from its first bytes. Host-only.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace vsa::io {
+
+/// What bytes look like, and what to do about it: "a Git LFS pointer; `git lfs pull` fetches the
+/// file itself". Bytes of no known kind give "a file that is damaged or of another kind", no bytes
+/// "an empty file".
+/// @param head  the first bytes of a file, 512 of them or all
+std::string file_kind(std::span<const std::byte> head);
+
+/// The same of a file; "no readable file" if it cannot be read.
+std::string file_kind(const std::filesystem::path& path);
+
+/// Whether the bytes begin as those of some other known kind of file do: the message about a failed
+/// check is then better made with file_kind.
+bool is_known_kind(std::span<const std::byte> head);
+
+}  // namespace vsa::io
