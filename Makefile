@@ -46,10 +46,12 @@ build-tests: deps-test
 
 # The Python that has PyTorch: make test-torch PYTHON=path/to/venv/bin/python
 PYTHON ?= python3
+# One with an older PyTorch, to test the same build of the operators with; none by default.
+PYTHON_OLDEST ?=
 
 .PHONY: test-torch
 test-torch: deps  ## build and test the PyTorch operators, where PYTHON has PyTorch and pytest
-	@tools/test_torch.sh $(PYTHON) $(JOBS)
+	@tools/test_torch.sh $(PYTHON) $(JOBS) $(PYTHON_OLDEST)
 
 .PHONY: test
 test: build-tests test-torch  ## build and run every test that needs no GPU

@@ -1,5 +1,6 @@
 #!/bin/sh
-# test_torch.sh PYTHON JOBS: builds the PyTorch operators for that Python and runs tests/torch and training/tests.
+# test_torch.sh PYTHON JOBS [OLDEST]: builds the PyTorch operators for that Python and runs tests/torch and
+# training/tests; with the Python OLDEST, which has an older PyTorch, the same build and the tests of the operators.
 # Where it has no PyTorch or no pytest this says so and passes: nothing else of vsa.cpp needs them.
 set -eu
 cd "$(dirname "$0")/.."
@@ -13,6 +14,14 @@ cmake --preset torch -DPython_EXECUTABLE="$(command -v "$python")" --log-level=W
 cmake --build --preset torch -j "$2"
 cmake --install build-torch --component vsa_torch --prefix build-torch/site >/dev/null
 PYTHONPATH=build-torch/site VSA_LIBRARY=build-torch/src/libvsa.so "$python" -m pytest -m "not gpu"
+if [ -n "${3:-}" ]; then
+  # What depends on PyTorch's version: the operators. What is above them sees Python alone, and diffusers has a version
+  # of its own.
+  operators=$(for name in attention bad_input compat_aiter compile errors hostile_arguments host_cost lists \
+    registration stages; do echo "tests/torch/test_$name.py"; done)
+  # shellcheck disable=SC2086  # a list of files
+  PYTHONPATH=build-torch/site "$3" -m pytest -m "not gpu" $operators
+fi
 if missing=$("$python" -c 'import diffusers, matplotlib, numpy, PIL, safetensors, sentencepiece' 2>&1); then
   PYTHONPATH=build-torch/site "$python" -m pytest training/tests
 else
