@@ -75,7 +75,9 @@ def sequence(operation, name, tensor, length, said_by):
 def qkv(operation, query, key, value, q_side, kv_side, gates=()):
     """query [B, Sq, H, D], key and value [B, Sk, H_kv, D], gates (name, tensor) like query. A side is the length of
     its sequence and the argument that says so."""
-    tensors(operation, query=query, key=key, value=value, **dict(gates))
+    for tensor in (query, key, value, *[gate for _, gate in gates]):
+        if not isinstance(tensor, torch.Tensor) or tensor.is_nested or tensor.layout != torch.strided:
+            tensors(operation, query=query, key=key, value=value, **dict(gates))  # says which
     tokens(operation, "query", query)
     sequence(operation, "query", query, *q_side)
     strided(operation, "query", query)
