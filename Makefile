@@ -21,7 +21,7 @@ deps-test:
 
 .PHONY: build
 build: deps  ## build libvsa and the vsa command into build/
-	@cmake --preset release -DVSA_BUILD_TESTS=OFF --log-level=NOTICE
+	@cmake --preset release -DVSA_BUILD_TESTS=OFF -DVSA_BUILD_TORCH=OFF --log-level=NOTICE
 	@cmake --build --preset release -j $(JOBS)
 
 PROMPT ?= a large orange star moving down and right on a navy background
@@ -41,7 +41,7 @@ demo: build  ## generate a video with the shipped model, through VSA and once de
 
 .PHONY: build-tests
 build-tests: deps-test
-	@cmake --preset release -DVSA_BUILD_TESTS=ON --log-level=NOTICE
+	@cmake --preset release -DVSA_BUILD_TESTS=ON -DVSA_BUILD_TORCH=OFF --log-level=NOTICE
 	@cmake --build --preset release -j $(JOBS)
 
 # The Python that has PyTorch: make test-torch PYTHON=path/to/venv/bin/python
@@ -50,7 +50,7 @@ PYTHON ?= python3
 PYTHON_OLDEST ?=
 
 .PHONY: test-torch
-test-torch: deps  ## build and test the PyTorch operators, where PYTHON has PyTorch and pytest
+test-torch: deps-test  ## build and test the PyTorch operators, where PYTHON has PyTorch and pytest
 	@tools/test_torch.sh $(PYTHON) $(JOBS) $(PYTHON_OLDEST)
 
 .PHONY: test

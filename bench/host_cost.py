@@ -1,6 +1,6 @@
 """Microseconds of the host that a call of the PyTorch operator takes on CUDA, without waiting for the GPU.
 
-    PYTHONPATH=build-torch/site python bench/host_cost.py
+    PYTHONPATH=build/site python bench/host_cost.py
 
 One line of JSON for every shape and pass. `call_us` is the median and the least over rounds of 30 calls, without a
 synchronisation within a round. A GPU that takes longer than the host falls behind; its driver queues some thousand

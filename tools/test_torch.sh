@@ -10,20 +10,21 @@ if ! missing=$("$python" -c 'import torch, pytest' 2>&1); then
     "use make test-torch PYTHON=path/to/python"
   exit 0
 fi
-cmake --preset torch -DPython_EXECUTABLE="$(command -v "$python")" --log-level=WARNING
+# In the tree of the other tests, so that libvsa is compiled once.
+cmake --preset release -DVSA_BUILD_TORCH=ON -DPython_EXECUTABLE="$(command -v "$python")" --log-level=WARNING
 cmake --build --preset torch -j "$2"
-cmake --install build-torch --component vsa_torch --prefix build-torch/site >/dev/null
-PYTHONPATH=build-torch/site VSA_LIBRARY=build-torch/src/libvsa.so "$python" -m pytest -m "not gpu"
+cmake --install build --component vsa_torch --prefix build/site >/dev/null
+PYTHONPATH=build/site VSA_LIBRARY=build/src/libvsa.so "$python" -m pytest -m "not gpu"
 if [ -n "${3:-}" ]; then
   # What depends on PyTorch's version: the operators. What is above them sees Python alone, and diffusers has a version
   # of its own.
   operators=$(for name in attention bad_input compat_aiter compile errors hostile_arguments host_cost lists \
     registration stages; do echo "tests/torch/test_$name.py"; done)
   # shellcheck disable=SC2086  # a list of files
-  PYTHONPATH=build-torch/site "$3" -m pytest -m "not gpu" $operators
+  PYTHONPATH=build/site "$3" -m pytest -m "not gpu" $operators
 fi
 if missing=$("$python" -c 'import diffusers, matplotlib, numpy, PIL, safetensors, sentencepiece' 2>&1); then
-  PYTHONPATH=build-torch/site "$python" -m pytest training/tests
+  PYTHONPATH=build/site "$python" -m pytest training/tests
 else
   echo "test-torch: training/tests SKIPPED, $(echo "$missing" | tail -n 1)"
 fi

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Gathers what a machine with a GPU and PyTorch needs to run tests/torch and training/dit without building: the package
-# vsa_torch, the shared libraries it was linked with, the tests, and tools/torch_run.sh, into <build>/bundle.
-# The build is one of the preset torch with -DVSA_CUDA=ON. Wheels of FastVideo come along where VSA_FASTVIDEO_WHEELS names them.
+# vsa_torch, the shared libraries it was linked with, the tests, and tools/torch_run.sh, into <build>/torch-bundle.
+# The build has VSA_BUILD_TORCH=ON and the CUDA backend. Wheels of FastVideo come along where VSA_FASTVIDEO_WHEELS names them.
 # usage: tools/torch_bundle.sh [build directory]
 set -eu
 cd "$(dirname "$0")/.."
-build=${1:-build-torch}
-bundle=$build/bundle
+build=${1:-build}
+bundle=$build/torch-bundle
 rm -rf "$bundle"
 mkdir -p "$bundle/lib" "$bundle/bench" "$bundle/docs" "$bundle/examples" "$bundle/tests" "$bundle/tools" "$bundle/models/wan-toy"
 cmake --install "$build" --component vsa_torch --prefix "$bundle/site" >/dev/null
