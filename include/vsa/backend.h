@@ -60,6 +60,11 @@ struct BackendTraits {
 /// reason
 Result<BackendTraits> backend_traits(BackendId id);
 
+/// The instruction set that the CPU backend runs on, as VSA_ISA spells it: "avx512", "avx2", "neon"
+/// or "baseline". For code beside libvsa that is compiled for several of them and runs on the same.
+/// @return Unsupported if VSA_ISA names one that this machine or this build lacks
+Result<std::string_view> cpu_isa();
+
 /// Most threads that a call may ask for. One more than cores gains nothing, and OpenMP ends the
 /// process if it cannot start as many as it is told to.
 inline constexpr int kMaxThreads = 1024;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "runtime/nn/buffer.h"
+#include "runtime/nn/isa.h"
 #include "runtime/nn/parallel.h"
 
 namespace vsa::nn {
@@ -18,7 +19,10 @@ using dnnl::memory;
 constexpr auto kF32 = memory::data_type::f32;
 
 dnnl::engine& cpu_engine() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine engine = [] {
+    throw_if_error(check_isa());  // oneDNN takes orders before its first product alone
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 

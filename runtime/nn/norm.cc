@@ -1,45 +1,73 @@
-// LayerNorm with adaLN modulation, and RMSNorm; rows of f32. Host-only.
+// LayerNorm with adaLN modulation, and RMSNorm. Host-only.
 #include "runtime/nn/norm.h"
 
 #include <cmath>
 
-#include "runtime/nn/multiversion.h"
+#include "runtime/nn/isa.h"
+#include "runtime/nn/targets.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/nn/norm.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "runtime/nn/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace vsa::nn::HWY_NAMESPACE {
+
+void LayerNorm(const LayerNormArgs& args) {
+  record_target(HWY_TARGET);
+  const int64_t width = args.width;
+  for (int64_t r = 0; r < args.rows; ++r) {
+    const float* x = args.x + r * width;
+    float* y = args.y + r * width;
+    const float mean = SumOver(width, [&](auto d, int64_t i) { return hn::LoadU(d, x + i); }) /
+                       static_cast<float>(width);
+    // Two passes: E[x^2] - mean^2 would cancel for a residual stream with a large mean.
+    const float squares = SumOver(width, [&](auto d, int64_t i) {
+      const auto centred = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean));
+      return hn::Mul(centred, centred);
+    });
+    const float rstd = 1.0F / std::sqrt(squares / static_cast<float>(width) + args.eps);
+    ForEachVector(width, [&](auto d, int64_t i) {
+      const auto centred = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean));
+      const auto scale = hn::LoadU(d, args.scale + i);
+      const auto shift = hn::LoadU(d, args.shift + i);
+      hn::StoreU(hn::MulAdd(hn::Mul(centred, hn::Set(d, rstd)), scale, shift), d, y + i);
+    });
+  }
+}
+
+void RmsNorm(const RmsNormArgs& args) {
+  record_target(HWY_TARGET);
+  const int64_t width = args.width;
+  for (int64_t r = 0; r < args.rows; ++r) {
+    const float* x = args.x + r * width;
+    float* y = args.y + r * width;
+    const float squares = SumOver(width, [&](auto d, int64_t i) {
+      const auto value = hn::LoadU(d, x + i);
+      return hn::Mul(value, value);
+    });
+    const float rstd = 1.0F / std::sqrt(squares / static_cast<float>(width) + args.eps);
+    ForEachVector(width, [&](auto d, int64_t i) {
+      const auto normalised = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, rstd));
+      hn::StoreU(hn::Mul(normalised, hn::LoadU(d, args.weight + i)), d, y + i);
+    });
+  }
+}
+
+}  // namespace vsa::nn::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace vsa::nn {
 
-VSA_MULTIVERSION void layer_norm(const LayerNormArgs& args) {
-  const int64_t width = args.width;
-  for (int64_t r = 0; r < args.rows; ++r) {
-    const float* x = args.x + r * width;
-    float* y = args.y + r * width;
-    float sum = 0.0F;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < width; ++i) sum += x[i];
-    const float mean = sum / static_cast<float>(width);
-    // Two passes: E[x^2] - mean^2 would cancel for a residual stream with a large mean.
-    float squares = 0.0F;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t i = 0; i < width; ++i) squares += (x[i] - mean) * (x[i] - mean);
-    const float rstd = 1.0F / std::sqrt(squares / static_cast<float>(width) + args.eps);
-#pragma omp simd
-    for (int64_t i = 0; i < width; ++i) {
-      y[i] = (x[i] - mean) * rstd * args.scale[i] + args.shift[i];
-    }
-  }
-}
+HWY_EXPORT(LayerNorm);
+void layer_norm(const LayerNormArgs& args) { VSA_NN_DISPATCH(LayerNorm)(args); }
 
-VSA_MULTIVERSION void rms_norm(const RmsNormArgs& args) {
-  const int64_t width = args.width;
-  for (int64_t r = 0; r < args.rows; ++r) {
-    const float* x = args.x + r * width;
-    float* y = args.y + r * width;
-    float squares = 0.0F;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t i = 0; i < width; ++i) squares += x[i] * x[i];
-    const float rstd = 1.0F / std::sqrt(squares / static_cast<float>(width) + args.eps);
-#pragma omp simd
-    for (int64_t i = 0; i < width; ++i) y[i] = x[i] * rstd * args.weight[i];
-  }
-}
+HWY_EXPORT(RmsNorm);
+void rms_norm(const RmsNormArgs& args) { VSA_NN_DISPATCH(RmsNorm)(args); }
 
 }  // namespace vsa::nn
+#endif

@@ -4,26 +4,53 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/nn/multiversion.h"
+#include "runtime/nn/isa.h"
+#include "runtime/nn/targets.h"
 
-namespace vsa::nn {
-namespace {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/nn/rope.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "runtime/nn/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace vsa::nn::HWY_NAMESPACE {
 
 /// One token: x[i] cos[i] + x[partner of i] signed_sin[i] in every head.
-VSA_MULTIVERSION void rotate(float* x, int64_t num_heads, int64_t head_dim, const float* cos,
-                             const float* signed_sin) {
+void Rotate(float* x, int64_t num_heads, int64_t head_dim, const float* cos,
+            const float* signed_sin) {
+  record_target(HWY_TARGET);
   for (int64_t h = 0; h < num_heads; ++h, x += head_dim) {
-#pragma omp simd
+#if HWY_TARGET == HWY_SCALAR  // vectors of one number, which have no pairs
     for (int64_t i = 0; i < head_dim; i += 2) {
       const float a = x[i];
       const float b = x[i + 1];
       x[i] = a * cos[i] + b * signed_sin[i];
       x[i + 1] = b * cos[i + 1] + a * signed_sin[i + 1];
     }
+#else
+    const auto rotate = [&](auto d, int64_t i) {
+      const auto value = hn::LoadU(d, x + i);
+      const auto turned = hn::Mul(hn::Reverse2(d, value), hn::LoadU(d, signed_sin + i));
+      hn::StoreU(hn::MulAdd(value, hn::LoadU(d, cos + i), turned), d, x + i);
+    };
+    const hn::ScalableTag<float> d;
+    const hn::CappedTag<float, 2> pair;
+    int64_t i = 0;
+    for (; i + Lanes() <= head_dim; i += Lanes()) rotate(d, i);
+    for (; i < head_dim; i += 2) rotate(pair, i);
+#endif
   }
 }
 
-}  // namespace
+}  // namespace vsa::nn::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace vsa::nn {
+
+HWY_EXPORT(Rotate);
 
 std::array<int64_t, 3> rope_split(int64_t head_dim) {
   const int64_t space = 2 * (head_dim / 6);
@@ -54,6 +81,7 @@ Rope::Rope(Grid grid, int64_t head_dim) : grid_(grid), head_dim_(head_dim) {
 void Rope::apply(float* x, int64_t first_token, int64_t rows, int64_t num_heads) const {
   std::vector<float> cos(static_cast<size_t>(head_dim_));
   std::vector<float> sin(static_cast<size_t>(head_dim_));
+  const auto rotate = VSA_NN_DISPATCH(Rotate);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t token = first_token + r;
     const std::array<int64_t, 3> position{token / (grid_.h * grid_.w), token / grid_.w % grid_.h,
@@ -71,3 +99,4 @@ void Rope::apply(float* x, int64_t first_token, int64_t rows, int64_t num_heads)
 }
 
 }  // namespace vsa::nn
+#endif

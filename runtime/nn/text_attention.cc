@@ -4,15 +4,20 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/nn/fast_exp.h"
-#include "runtime/nn/multiversion.h"
+#include "runtime/nn/isa.h"
+#include "runtime/nn/targets.h"
 
-namespace vsa::nn {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/nn/text_attention.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "runtime/nn/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace vsa::nn::HWY_NAMESPACE {
 namespace {
-
-/// Floats that sums are kept in at a time: they stay in registers, where adding to an array in
-/// memory would wait for the store of the addition before.
-constexpr int64_t kLanes = 16;
 
 /// One query row of one head. `scores` has room for pitch floats.
 struct RowArgs {
@@ -26,51 +31,116 @@ struct RowArgs {
   float* out;  // [head_dim]; may be q
 };
 
-/// scale * q . k for kLanes keys from `key` on. Four sums each: one alone would wait 4 cycles for
-/// every addition.
-VSA_ALWAYS_INLINE void scores_of_lanes(const RowArgs& a, int64_t key) {
-  float sum[4][kLanes] = {};
-  int64_t d = 0;
-  for (; d + 4 <= a.head_dim; d += 4) {
-    for (int64_t n = 0; n < 4; ++n) {
-      const float* const k = a.k + (d + n) * a.pitch + key;
-      for (int64_t i = 0; i < kLanes; ++i) sum[n][i] += a.q[d + n] * k[i];
+/// sum_i factor[i] * column[i * pitch] for a vector of columns, i below n. Four sums: one alone
+/// would wait for every addition.
+template <class D>
+HWY_INLINE hn::Vec<D> WeightedRows(D d, const float* factor, const float* rows, int64_t n,
+                                   int64_t pitch) {
+  auto sum0 = hn::Zero(d);
+  auto sum1 = sum0;
+  auto sum2 = sum0;
+  auto sum3 = sum0;
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const float* const row = rows + i * pitch;
+    sum0 = hn::MulAdd(hn::Set(d, factor[i]), hn::LoadU(d, row), sum0);
+    sum1 = hn::MulAdd(hn::Set(d, factor[i + 1]), hn::LoadU(d, row + pitch), sum1);
+    sum2 = hn::MulAdd(hn::Set(d, factor[i + 2]), hn::LoadU(d, row + 2 * pitch), sum2);
+    sum3 = hn::MulAdd(hn::Set(d, factor[i + 3]), hn::LoadU(d, row + 3 * pitch), sum3);
+  }
+  for (; i < n; ++i) {
+    sum0 = hn::MulAdd(hn::Set(d, factor[i]), hn::LoadU(d, rows + i * pitch), sum0);
+  }
+  return hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+}
+
+/// e^x for x <= 0, within 1 ulp. Highway's own makes 0 of NaN, which would hide a broken key.
+template <class D, class V>
+HWY_INLINE V ExpKeepingNan(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
+float Largest(const float* x, int64_t n) {
+  float largest = x[0];
+  const hn::ScalableTag<float> d;
+  int64_t i = 0;
+  if (n >= Lanes()) {
+    auto vector = hn::LoadU(d, x);
+    for (i = Lanes(); i + Lanes() <= n; i += Lanes()) vector = hn::Max(vector, hn::LoadU(d, x + i));
+    largest = hn::GetLane(hn::MaxOfLanes(d, vector));
+  }
+  for (; i < n; ++i) largest = std::max(largest, x[i]);
+  return largest;
+}
+
+void AttendRow(const RowArgs& a) {
+  const hn::ScalableTag<float> d;
+  float* const scores = a.scores;
+  for (int64_t key = 0; key < a.pitch; key += Lanes()) {
+    const auto sum = WeightedRows(d, a.q, a.k + key, a.head_dim, a.pitch);
+    hn::StoreU(hn::Mul(sum, hn::Set(d, a.scale)), d, scores + key);
+  }
+  if (a.bias != nullptr) {
+    ForEachVector(a.num_keys, [&](auto tag, int64_t j) {
+      hn::StoreU(hn::Add(hn::LoadU(tag, scores + j), hn::LoadU(tag, a.bias + j)), tag, scores + j);
+    });
+  }
+  const float largest = Largest(scores, a.num_keys);
+  ForEachVector(a.num_keys, [&](auto tag, int64_t j) {
+    const auto below = hn::Sub(hn::LoadU(tag, scores + j), hn::Set(tag, largest));
+    hn::StoreU(ExpKeepingNan(tag, below), tag, scores + j);
+  });
+  const float sum =
+      SumOver(a.num_keys, [&](auto tag, int64_t j) { return hn::LoadU(tag, scores + j); });
+  const auto inverse = hn::Set(d, 1.0F / sum);
+  for (int64_t i = 0; i < a.head_dim; i += Lanes()) {
+    const auto out = hn::Mul(WeightedRows(d, scores, a.v + i, a.num_keys, a.value_pitch), inverse);
+    if (i + Lanes() <= a.head_dim) {
+      hn::StoreU(out, d, a.out + i);
+    } else {
+      HWY_ALIGN float last[hn::MaxLanes(d)];
+      hn::Store(out, d, last);
+      std::copy_n(last, a.head_dim - i, a.out + i);
     }
-  }
-  for (; d < a.head_dim; ++d) {
-    const float* const k = a.k + d * a.pitch + key;
-    for (int64_t i = 0; i < kLanes; ++i) sum[0][i] += a.q[d] * k[i];
-  }
-  for (int64_t i = 0; i < kLanes; ++i) {
-    a.scores[key + i] = ((sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i])) * a.scale;
   }
 }
 
-VSA_MULTIVERSION void attend_row(const RowArgs& a) {
-  float* const scores = a.scores;
-  for (int64_t key = 0; key < a.pitch; key += kLanes) scores_of_lanes(a, key);
-  if (a.bias != nullptr) {
-    for (int64_t j = 0; j < a.num_keys; ++j) scores[j] += a.bias[j];
-  }
-  float largest = scores[0];
-  for (int64_t j = 1; j < a.num_keys; ++j) largest = std::max(largest, scores[j]);
-  float sum = 0.0F;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < a.num_keys; ++j) {
-    scores[j] = exp_nonpositive(scores[j] - largest);
-    sum += scores[j];
-  }
-  const float inverse = 1.0F / sum;
-  for (int64_t d = 0; d < a.head_dim; d += kLanes) {
-    float out[kLanes] = {};
-    for (int64_t j = 0; j < a.num_keys; ++j) {
-      const float* const v = a.v + j * a.value_pitch + d;
-      for (int64_t i = 0; i < kLanes; ++i) out[i] += scores[j] * v[i];
+}  // namespace
+
+void Attend(const AttendArgs& args) {
+  record_target(HWY_TARGET);
+  const KeyValue& kv = *args.kv;
+  std::vector<float> scores(static_cast<size_t>(kv.pitch()));
+  for (int64_t i = 0; i < args.rows; ++i) {
+    for (int64_t h = 0; h < kv.num_heads(); ++h) {
+      const int64_t at = (i * kv.num_heads() + h) * kv.head_dim();
+      const float* bias = args.bias == nullptr
+                              ? nullptr
+                              : args.bias + h * args.bias_head_stride + i * args.bias_row_stride;
+      AttendRow({.q = args.q + at,
+                 .k = kv.keys(h),
+                 .v = kv.values(h),
+                 .bias = bias,
+                 .num_keys = kv.num_keys(),
+                 .pitch = kv.pitch(),
+                 .head_dim = kv.head_dim(),
+                 .value_pitch = kv.value_pitch(),
+                 .scale = args.scale,
+                 .scores = scores.data(),
+                 .out = args.out + at});
     }
-    const int64_t count = std::min(kLanes, a.head_dim - d);
-    for (int64_t i = 0; i < count; ++i) a.out[d + i] = out[i] * inverse;
   }
 }
+
+}  // namespace vsa::nn::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace vsa::nn {
+namespace {
+
+/// Rows of keys and values are whole vectors of every instruction set.
+constexpr int64_t kLanes = 16;
 
 int64_t round_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
@@ -98,28 +168,8 @@ KeyValue::KeyValue(const float* k, const float* v, int64_t num_keys, int64_t num
   }
 }
 
-void attend(const AttendArgs& args) {
-  const KeyValue& kv = *args.kv;
-  std::vector<float> scores(static_cast<size_t>(kv.pitch()));
-  for (int64_t i = 0; i < args.rows; ++i) {
-    for (int64_t h = 0; h < kv.num_heads(); ++h) {
-      const int64_t at = (i * kv.num_heads() + h) * kv.head_dim();
-      const float* bias = args.bias == nullptr
-                              ? nullptr
-                              : args.bias + h * args.bias_head_stride + i * args.bias_row_stride;
-      attend_row({.q = args.q + at,
-                  .k = kv.keys(h),
-                  .v = kv.values(h),
-                  .bias = bias,
-                  .num_keys = kv.num_keys(),
-                  .pitch = kv.pitch(),
-                  .head_dim = kv.head_dim(),
-                  .value_pitch = kv.value_pitch(),
-                  .scale = args.scale,
-                  .scores = scores.data(),
-                  .out = args.out + at});
-    }
-  }
-}
+HWY_EXPORT(Attend);
+void attend(const AttendArgs& args) { VSA_NN_DISPATCH(Attend)(args); }
 
 }  // namespace vsa::nn
+#endif

@@ -58,9 +58,10 @@ IsaChoice choose_isa(const std::string& wanted) {
     if (!runs_here(isa) || (!wanted.empty() && wanted != isa.name)) continue;
     std::string detail(isa.detail);
     if (isa.name == "baseline") detail += fmt::format(" ({})", hwy::TargetName(isa.target));
-    return {.target = isa.target, .detail = detail};
+    return {.target = isa.target, .name = isa.name, .detail = detail};
   }
   return {.target = 0,
+          .name = {},
           .detail = fmt::format("VSA_ISA: expected one of {}, got {}", names_of_those_that_run(),
                                 wanted)};
 }

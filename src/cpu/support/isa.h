@@ -3,13 +3,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace vsa::cpu {
 
 /// What runs, or why nothing can.
 struct IsaChoice {
-  int64_t target = 0;  ///< a HWY_* bit; 0 if there is none
-  std::string detail;  ///< "AVX-512 (AVX3)", or the reason why there is none
+  int64_t target = 0;     ///< a HWY_* bit; 0 if there is none
+  std::string_view name;  ///< as in VSA_ISA; empty if there is none
+  std::string detail;     ///< "AVX-512 (AVX3)", or the reason why there is none
 };
 
 /// The choice for a value of VSA_ISA: empty takes the best of those that are compiled in and that

@@ -1,11 +1,11 @@
-// Attention to short lists of keys, and the exponential it uses.
+// Attention to short lists of keys.
 #include "runtime/nn/text_attention.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
-#include "runtime/nn/fast_exp.h"
 #include "tests/runtime_support/arrays.h"
 
 namespace vsa::nn {
@@ -92,14 +92,40 @@ TEST(TextAttentionBias, LogOfACountStandsForRepeatedKeys) {
   test::expect_rounded(got, attention(q, k, v, {}, 1.0), 2.0 * (kDim + 4) + 7);
 }
 
-TEST(FastExp, IsWithinTwoUlp) {
-  EXPECT_EQ(exp_nonpositive(0.0F), 1.0F);
-  EXPECT_EQ(exp_nonpositive(-1000.0F), 0.0F);
-  EXPECT_EQ(exp_nonpositive(-std::numeric_limits<float>::infinity()), 0.0F);
-  EXPECT_TRUE(std::isnan(exp_nonpositive(std::nanf(""))));
-  for (float x = 0.0F; x > -87.0F; x -= 0.00173F) {
-    const double want = std::exp(static_cast<double>(x));
-    ASSERT_NEAR(exp_nonpositive(x), want, 2.0 * 0x1p-23 * want) << x;
+/// One query [1, 0, ...] with keys [score, 0, ...] and values that name their key.
+float attend_to_scores(const std::vector<float>& scores, const std::vector<float>& values) {
+  const auto keys = std::ssize(scores);
+  std::vector<float> q(4), k(static_cast<size_t>(4 * keys)), v(k.size()), out(4);
+  q[0] = 1.0F;
+  for (size_t j = 0; j < scores.size(); ++j) {
+    k[4 * j] = scores[j];
+    v[4 * j] = values[j];
+  }
+  const KeyValue kv(k.data(), v.data(), keys, 1, 4);
+  attend({.q = q.data(), .rows = 1, .kv = &kv, .out = out.data()});
+  return out[0];
+}
+
+TEST(TextAttentionScores, FarScoresLeaveNothingAndNanStaysNan) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float far : {-200.0F, -1e30F, -infinity}) {
+    EXPECT_EQ(attend_to_scores({0.0F, far}, {3.0F, 1e30F}), 3.0F) << far;
+  }
+  EXPECT_EQ(attend_to_scores({3e38F, 3e38F}, {1.0F, 2.0F}), 1.5F);  // no overflow
+  for (size_t keys : {2U, 17U, 40U}) {
+    for (const size_t broken : {size_t{0}, keys - 1}) {
+      std::vector<float> scores(keys, 1.0F);
+      scores[broken] = std::nanf("");
+      EXPECT_TRUE(std::isnan(attend_to_scores(scores, std::vector<float>(keys, 1.0F))));
+    }
+  }
+}
+
+TEST(TextAttentionScores, WeightsAreExponentialsToAFewUlp) {
+  // Two keys, so that the result is 1 / (1 + e^-x): x from 0 to where e^-x is lost.
+  for (float x = 0.0F; x < 20.0F; x += 0.0173F) {
+    const double want = 1.0 / (1.0 + std::exp(-static_cast<double>(x)));
+    ASSERT_NEAR(attend_to_scores({0.0F, -x}, {1.0F, 0.0F}), want, 4 * 0x1p-24 * want) << x;
   }
 }
 
