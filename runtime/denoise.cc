@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <memory>
 
 #include "runtime/nn/elementwise.h"
 #include "runtime/sampler/flow_euler.h"
@@ -31,9 +32,9 @@ LayerReport layer_report(const dit::LayerStats& stats, bool dense) {
           .ffn_ms = stats.ffn_ms};
 }
 
-/// Buffers of one run.
+/// The tensors of one run.
 struct Sampling {
-  dit::WanTransformer::Workspace workspace;
+  std::unique_ptr<dit::Steps> steps;
   nn::Buffer v_cond, v_uncond;
 };
 
@@ -46,19 +47,18 @@ Status predict(const DenoiseArgs& args, int64_t step, std::span<const float> x, 
     topk.push_back(plan.is_dense(step, n) ? plan.num_tiles : plan.topk);
   }
   const auto pass = [&](const dit::TextContext* text, nn::Buffer& velocity) {
-    return args.model->forward({.latents = x.data(),
-                                .timestep = static_cast<float>(
-                                    args.timestep_scale * plan.sigmas[static_cast<size_t>(step)]),
-                                .text = text,
-                                .context = args.context,
-                                .topk = topk,
-                                .cancel = args.cancel,
-                                .on_layer =
-                                    [&] {
-                                      if (args.on_layer) args.on_layer(step);
-                                    },
-                                .velocity = velocity.data()},
-                               sampling.workspace, stats);
+    return dit::forward({.latents = x.data(),
+                         .timestep = static_cast<float>(args.timestep_scale *
+                                                        plan.sigmas[static_cast<size_t>(step)]),
+                         .text = text,
+                         .topk = topk,
+                         .cancel = args.cancel,
+                         .on_layer =
+                             [&] {
+                               if (args.on_layer) args.on_layer(step);
+                             },
+                         .velocity = velocity.data()},
+                        *sampling.steps, stats);
   };
   VSA_TRY(pass(args.prompt, sampling.v_cond));
   if (plan.passes() == 1) return {};
@@ -81,7 +81,9 @@ Status denoise(const DenoiseArgs& args, std::span<float> x, std::vector<StepRepo
   sampler::normal(static_cast<uint64_t>(plan.seed), kInitialNoise, 0, x);
   Result<TilePlan> tiles = TilePlan::grid(plan.grid, plan.tile);
   if (!tiles.ok()) return tiles.status();
-  Sampling sampling{.workspace = {*args.model, plan.grid, std::move(*tiles)},
+  auto steps = args.model->make_steps(plan.grid, std::move(*tiles));
+  VSA_TRY(steps.status());
+  Sampling sampling{.steps = std::move(*steps),
                     .v_cond = nn::Buffer(std::ssize(x)),
                     .v_uncond = nn::Buffer(plan.passes() == 1 ? 0 : std::ssize(x))};
   for (int64_t step = 0; step < plan.steps; ++step) {

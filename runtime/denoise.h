@@ -15,11 +15,10 @@ namespace vsa::runtime {
 /// A run's sampling.
 struct DenoiseArgs {
   const RunPlan* plan = nullptr;
-  const dit::WanTransformer* model = nullptr;
+  dit::Model* model = nullptr;
   double timestep_scale = 1000.0;  ///< the timestep of sigma 1
   const dit::TextContext* prompt = nullptr;
   const dit::TextContext* negative = nullptr;  ///< not read if guidance is 1
-  Context context;
   const std::atomic<bool>* cancel = nullptr;   ///< may be null
   std::function<void(int64_t step)> on_layer;  ///< after every layer of every pass
 };

@@ -7,7 +7,7 @@
 
 #include "runtime/io/checkpoint.h"
 #include "runtime/model_folder.h"
-#include "runtime/nn/weight_loader.h"
+#include "runtime/nn/weight_finder.h"
 #include "runtime/pipeline.h"
 #include "runtime/report.h"
 #include "runtime/run_plan.h"

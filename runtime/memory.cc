@@ -3,12 +3,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/denoise.h"
 #include "runtime/system/limits.h"
-#include "runtime/text/umt5.h"
+#include "runtime/text/umt5_weights.h"
 
 namespace vsa::runtime {
 namespace {
+
+/// Weights as they are kept: in the type of the file, or f32 for a wider one.
+struct Kept {
+  int64_t bytes = 0;
+  int64_t largest_narrow = 0;  ///< elements of the largest tensor that is narrower than f32
+};
+
+template <class Wanted>
+Kept kept_weights(const io::Checkpoint& checkpoint, const Wanted& wanted) {
+  Kept kept;
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    if (!wanted(name)) continue;
+    const auto size = std::min<int64_t>(io::size_bytes(view.type), sizeof(float));
+    kept.bytes += view.num_elements() * size;
+    if (size < static_cast<int64_t>(sizeof(float))) {
+      kept.largest_narrow = std::max(kept.largest_narrow, view.num_elements());
+    }
+  }
+  return kept;
+}
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
@@ -16,20 +38,21 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
                             const io::Checkpoint& transformer) {
-  int64_t parameters = 0;
-  for (const auto& [name, view] : transformer.tensors()) parameters += view.num_elements();
+  const Kept kept = kept_weights(transformer, [](std::string_view) { return true; });
+  // What the feed-forward network or the timestep multiplies with, as f32.
+  const int64_t step = kept.largest_narrow == 0 ? 0
+                                                : std::max(2 * config.width() * config.ffn_dim,
+                                                           7 * config.width() * config.width());
   // x, q, k, v, attn and gate; and one head's k and v that the CPU backend packs.
   const int64_t activations = plan.grid.num_tokens() * (6 * config.width() + 2 * config.head_dim);
   const int64_t latents = (1 + plan.passes()) * latent_size(plan, config);
-  return (parameters + activations + latents) * static_cast<int64_t>(sizeof(float));
+  return kept.bytes + (step + activations + latents) * static_cast<int64_t>(sizeof(float));
 }
 
 int64_t text_memory_needed_bytes(const io::Checkpoint& text_encoder) {
-  int64_t parameters = 0;
-  for (const auto& [name, view] : text_encoder.tensors()) {
-    if (!text::is_embedding(name)) parameters += view.num_elements();
-  }
-  return parameters * static_cast<int64_t>(sizeof(float));
+  const Kept kept =
+      kept_weights(text_encoder, [](std::string_view name) { return !text::is_embedding(name); });
+  return kept.bytes + kept.largest_narrow * static_cast<int64_t>(sizeof(float));
 }
 
 Status check_memory(const RunPlan& plan, const dit::WanConfig& config,

@@ -10,13 +10,14 @@
 
 namespace vsa::runtime {
 
-/// An estimate from below: the transformer's weights in f32, the activations of one pass, the
-/// latents with their velocities. The text encoder is gone by then.
+/// An estimate from below: the transformer's weights in the type of the file, those of one step in
+/// f32, the activations of one pass, the latents with their velocities. The text encoder is gone by
+/// then.
 int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
                             const io::Checkpoint& transformer);
 
-/// The same before that: the text encoder's weights in f32, but for its table of embeddings, which
-/// stays on file.
+/// The same before that: the text encoder's weights in the type of the file and the largest in f32,
+/// but for its table of embeddings, of which few rows are read.
 int64_t text_memory_needed_bytes(const io::Checkpoint& text_encoder);
 
 /// @return OutOfMemory with both numbers if a stage of the run would not fit what there is

@@ -11,7 +11,7 @@
 #include "runtime/dit/config.h"
 #include "runtime/io/checkpoint.h"
 #include "runtime/text/tokenizer.h"
-#include "runtime/text/umt5.h"
+#include "runtime/text/umt5_config.h"
 #include "vsa/status.h"
 #include "vsa/tiling.h"
 

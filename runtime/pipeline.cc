@@ -7,6 +7,7 @@
 
 #include "runtime/decode.h"
 #include "runtime/denoise.h"
+#include "runtime/dit/cpu/model.h"
 #include "runtime/fill_report.h"
 #include "runtime/io/atomic_file.h"
 #include "runtime/latents.h"
@@ -17,7 +18,9 @@
 #include "runtime/run_plan.h"
 #include "runtime/system/limits.h"
 #include "runtime/text/clean.h"
+#include "runtime/text/cpu/umt5_steps.h"
 #include "runtime/text/tokenizer.h"
+#include "runtime/text/umt5.h"
 #include "runtime/text_warnings.h"
 
 namespace vsa::runtime {
@@ -68,8 +71,11 @@ Result<Texts> encode_texts(const GenerateOptions& options, const ModelFolder& mo
   warn("prompt", options.prompt, *prompt);
   if (guided) warn("negative prompt", options.negative_prompt, *negative);
   nn::LoadSummary summary;
-  const auto encoder = text::Umt5Encoder::load(model.text_encoder, weights, summary);
-  VSA_TRY(encoder.status());
+  auto found = text::find_umt5_weights(model.text_encoder, weights, summary);
+  VSA_TRY(found.status());
+  auto steps = text::cpu::make_steps(*found);
+  VSA_TRY(steps.status());
+  text::Umt5Encoder encoder(std::move(*found), std::move(*steps));
   report.text_encoder = weights_report(summary, "transformers");
 
   const int64_t layers = model.text_encoder.num_layers;
@@ -81,24 +87,27 @@ Result<Texts> encode_texts(const GenerateOptions& options, const ModelFolder& mo
                                         },
                                     .cancel = options.cancel};
   Texts texts;
-  auto embedded = encoder->encode(prompt->ids, model.max_sequence_length, control);
+  auto embedded = encoder.encode(prompt->ids, model.max_sequence_length, control);
   VSA_TRY(embedded.status());
   texts.prompt = std::move(*embedded);
   if (guided) {
-    embedded = encoder->encode(negative->ids, model.max_sequence_length, control);
+    embedded = encoder.encode(negative->ids, model.max_sequence_length, control);
     VSA_TRY(embedded.status());
     texts.negative = std::move(*embedded);
   }
   return texts;
 }
 
-Result<dit::WanTransformer> load_transformer(const GenerateOptions& options,
-                                             const ModelFolder& model,
-                                             const io::Checkpoint& weights,
-                                             GenerateReport& report) {
+Result<std::unique_ptr<dit::Model>> load_transformer(const GenerateOptions& options,
+                                                     const ModelFolder& model,
+                                                     const io::Checkpoint& checkpoint,
+                                                     GenerateReport& report) {
   const Timer timer(report.load_ms);
   dit::LoadReport loaded;
-  auto transformer = dit::WanTransformer::load(model.transformer, weights, loaded);
+  const auto weights = dit::find_weights(model.transformer, checkpoint, loaded);
+  VSA_TRY(weights.status());
+  auto transformer = dit::cpu::make_model(
+      *weights, {.backend = options.backend, .num_threads = nn::num_threads()});
   VSA_TRY(transformer.status());
   report.transformer = weights_report(loaded.summary, loaded.naming);
   report.transformer.has_gates = loaded.has_gates;
@@ -139,30 +148,30 @@ Latents empty_latents(const GenerateOptions& options, const ModelFolder& model, 
 
 /// The sampler's run, and the latents file whatever its outcome.
 Status sample(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
-              const dit::WanTransformer& transformer, const Texts& texts, Latents& latents,
+              dit::Model& transformer, const Texts& texts, Latents& latents,
               GenerateReport& report) {
   const Timer timer(report.denoise_ms);
-  const dit::TextContext prompt = transformer.prepare_text(texts.prompt);
-  const dit::TextContext negative =
-      plan.passes() == 2 ? transformer.prepare_text(texts.negative) : dit::TextContext{};
+  const auto prompt = transformer.prepare_text(texts.prompt);
+  VSA_TRY(prompt.status());
+  Result<std::unique_ptr<dit::TextContext>> negative(nullptr);
+  if (plan.passes() == 2) negative = transformer.prepare_text(texts.negative);
+  VSA_TRY(negative.status());
   Progress progress{.stage = Progress::Stage::kDenoise,
                     .total = plan.steps * plan.passes() * model.transformer.num_layers,
                     .num_steps = plan.steps};
-  const Status sampled =
-      denoise({.plan = &plan,
-               .model = &transformer,
-               .timestep_scale = static_cast<double>(model.num_train_timesteps),
-               .prompt = &prompt,
-               .negative = &negative,
-               .context = {.backend = options.backend, .num_threads = nn::num_threads()},
-               .cancel = options.cancel,
-               .on_layer =
-                   [&](int64_t step) {
-                     ++progress.done;
-                     progress.step = step;
-                     tell(options, progress);
-                   }},
-              latents.values.span(), report.step_reports, latents.steps_done);
+  const Status sampled = denoise({.plan = &plan,
+                                  .model = &transformer,
+                                  .timestep_scale = static_cast<double>(model.num_train_timesteps),
+                                  .prompt = prompt->get(),
+                                  .negative = negative->get(),
+                                  .cancel = options.cancel,
+                                  .on_layer =
+                                      [&](int64_t step) {
+                                        ++progress.done;
+                                        progress.step = step;
+                                        tell(options, progress);
+                                      }},
+                                 latents.values.span(), report.step_reports, latents.steps_done);
   report.steps_done = latents.steps_done;
   latents.made_by = made_by_json(report);
   if (options.latents.empty()) return sampled;
@@ -216,7 +225,7 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
     report.files.push_back(std::move(*file));
   }
   Latents latents = empty_latents(options, *model, *plan, report);
-  VSA_TRY(sample(options, *model, *plan, *transformer, *texts, latents, report));
+  VSA_TRY(sample(options, *model, *plan, **transformer, *texts, latents, report));
   report.kept_share = mean_kept_share(report.step_reports);
 
   const Timer decoding(report.decode_ms);

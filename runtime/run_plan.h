@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/io/safetensors.h"
 #include "runtime/model_folder.h"
 #include "runtime/pipeline.h"
 

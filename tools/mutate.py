@@ -151,7 +151,9 @@ def main():
     for mutation in chosen:
         mutated(mutation, (COPY / mutation.file).read_text())
     # -O1: what is compiled here runs once.
-    subprocess.run(["cmake", "-S", COPY, "-B", BUILD, "-G", "Ninja", "-DVSA_BUILD_RUNTIME=OFF",
+    needs_runtime = any(m.file.startswith("runtime/") for m in chosen)
+    subprocess.run(["cmake", "-S", COPY, "-B", BUILD, "-G", "Ninja",
+                    f"-DVSA_BUILD_RUNTIME={'ON' if needs_runtime else 'OFF'}",
                     "-DVSA_BUILD_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug",
                     "-DCMAKE_CXX_FLAGS_DEBUG=-O1", "--log-level=WARNING"], check=True,
                    stdout=subprocess.DEVNULL)

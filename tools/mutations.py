@@ -35,6 +35,10 @@ def cuda(name, file, old, new, test):
     return Mutation(f"cuda {name}", f"src/cuda/{file}", old, new, "cuda_tests", test)
 
 
+def runtime(name, file, old, new, test):
+    return Mutation(f"runtime {name}", f"runtime/{file}", old, new, "model_tests", test)
+
+
 MUTATIONS = [
     # --- tile, untile ---
     Mutation("plan: tiles at the far edges are not cut off", "src/core/tile_plan.cc",
@@ -201,4 +205,67 @@ MUTATIONS = [
          "(piece ^ (row % kSwizzleRows))", "piece", "Descriptor.*"),
     cuda("backward: a ring's phase never changes", "fine/sm90/fine_backward_params.h",
          "bits = parity() ^ 1U;", "bits = parity();", "RingSlot.*"),
+    # --- the runtime: layers against double loops, models against PyTorch's tensors ---
+    runtime("norm: mean not taken off", "nn/norm.cc",
+            "const auto centred = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean));\n      const auto scale",
+            "const auto centred = hn::LoadU(d, x + i);\n      const auto scale",
+            "LayerNorm.EqualsDoubleLoopsWithALargeMean"),
+    runtime("norm: eps dropped", "nn/norm.cc",
+            "const auto value = hn::LoadU(d, x + i);\n      return hn::Mul(value, value);\n    });\n"
+            "    const float rstd = 1.0F / std::sqrt(squares / static_cast<float>(width) + args.eps);",
+            "const auto value = hn::LoadU(d, x + i);\n      return hn::Mul(value, value);\n    });\n"
+            "    const float rstd = 1.0F / std::sqrt(squares / static_cast<float>(width));",
+            "RmsNorm.EpsIsAddedToTheMeanSquare"),
+    runtime("norm: over q and k swapped", "dit/cpu/block.cc",
+            "rms_norm(k, rows.size(), self_.norm_k, config_.eps);",
+            "rms_norm(k, rows.size(), self_.norm_q, config_.eps);", "WanGolden.BlockAndVelocity*"),
+    runtime("rope: axes swapped", "nn/rope.cc",
+            "token / grid_.w % grid_.h,\n                                          token % grid_.w};",
+            "token % grid_.w,\n                                          token / grid_.w % grid_.h};",
+            "Rope.TurnsInterleavedPairsByPosition"),
+    runtime("rope: turns the other way", "nn/rope.cc", "i % 2 == 0 ? -sin : sin", "i % 2 == 0 ? sin : -sin",
+            "Rope.TurnsInterleavedPairsByPosition"),
+    runtime("modulation: scale without 1", "dit/cpu/block.cc", ".scale2 = row(4, 1.0F)", ".scale2 = row(4, 0.0F)",
+            "WanGolden.BlockAndVelocity*"),
+    runtime("modulation: shifts swapped", "dit/cpu/block.cc", ".shift1 = row(0, 0.0F)", ".shift1 = row(3, 0.0F)",
+            "WanGolden.BlockAndVelocity*"),
+    runtime("modulation: the head's by the projected timestep", "dit/cpu/steps.cc", "shift[i] += time_[i];", "",
+            "WanGolden.BlockAndVelocity*"),
+    runtime("residual: gate of the other branch", "dit/cpu/block.cc", ".gate = modulation.gate1.data()",
+            ".gate = modulation.gate2.data()", "WanGolden.BlockAndVelocity*"),
+    runtime("residual: gate ignored", "nn/elementwise.cc", "const auto gate = hn::LoadU(d, args.gate + i);",
+            "const auto gate = hn::Set(d, 1.0F);", "Elementwise.GatedResidualAddMultiplySilu"),
+    runtime("gate of the coarse branch: dropped", "dit/cpu/block.cc",
+            "gated_ ? Gate::tensor(input(act.gate)) : Gate::zero()", "Gate::zero()",
+            "WanGolden.BlockAndVelocity*"),
+    runtime("text: padding counts as one key", "dit/cpu/model.cc", "std::log(static_cast<float>(padding))", "0.0F",
+            "WanGolden.BlockAndVelocity*"),
+    runtime("text: bias dropped", "nn/text_attention.cc", "if (a.bias != nullptr) {", "if (a.bias == a.k) {",
+            "Keys/TextAttention.EqualsDoubleLoops/*"),
+    runtime("text encoder: position table of the other direction", "text/relative_bucket.cc", "relative > 0 ? half : 0",
+            "relative < 0 ? half : 0", "WanGolden.R10_R11_TextEncoder"),
+    runtime("text encoder: position table of another head", "text/cpu/umt5_steps.cc", "bucket * config_.num_heads + h",
+            "bucket * config_.num_heads", "WanGolden.R10_R11_TextEncoder"),
+    runtime("text encoder: the GELU on the other branch", "text/umt5_weights.cc", '"DenseReluDense.wi_0"',
+            '"DenseReluDense.wi_1"', "WanGolden.R10_R11_TextEncoder"),
+    runtime("patchify: rows and columns of a patch swapped", "nn/patch.cc",
+            "(frame * height + h0 + h) * width + w0 + w", "(frame * height + h0 + w) * width + w0 + h",
+            "Patch.ColumnsRunOverChannelFrameRowColumn"),
+    runtime("unpatchify: the channel slowest", "nn/patch.cc", "((f * patch.h + h) * patch.w + w) * channels + c",
+            "((c * patch.f + f) * patch.h + h) * patch.w + w", "Patch.OutputColumnsHaveTheChannelFastest"),
+    runtime("timestep: sines first", "nn/timestep.cc",
+            "out[j] = std::cos(phase);\n    out[half + j] = std::sin(phase);",
+            "out[j] = std::sin(phase);\n    out[half + j] = std::cos(phase);", "Timestep.CosinesComeFirst"),
+    runtime("weights: a 16-bit number off by its sign", "nn/convert.cc", "hn::ShiftLeft<16>(hn::PromoteTo(d32",
+            "hn::ShiftLeft<17>(hn::PromoteTo(d32", "Convert.EveryPatternBecomesItsNumberAndGoesBack"),
+    runtime("weights: scale ignored", "nn/linear.cc", "state_->num_kept(), state_->scale, widened",
+            "state_->num_kept(), 1.0F, widened", "LinearLayers.AWeightIsTheStoredNumbersTimesTheScale"),
+    runtime("guidance: towards the unconditional", "sampler/flow_euler.cc", "g * (v_cond[i] - v_uncond[i])",
+            "g * (v_uncond[i] - v_cond[i])", "Guide.MovesAwayFromTheUnconditional"),
+    runtime("sampler: shift applied twice", "sampler/flow_euler.cc", "sigmas.push_back(shift * u",
+            "sigmas.push_back(shift * shift * u", "FlowSigmas.ShiftIsAppliedOnce"),
+    runtime("sampler: a step back", "sampler/flow_euler.cc", "static_cast<float>(sigma_next - sigma)",
+            "static_cast<float>(sigma - sigma_next)", "EulerStep.ReachesX0AlongTheStraightLine"),
+    runtime("pass: a layer's failure goes on", "dit/transformer.cc", "VSA_TRY(steps.attend_text(layer, *args.text));\n  stats",
+            "(void)steps.attend_text(layer, *args.text);\n  stats", "Forward.AStepsErrorComesBackUnchangedAndStopsThePass"),
 ]

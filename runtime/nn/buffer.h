@@ -4,19 +4,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <span>
 
 namespace vsa::nn {
+
+/// Frees the memory of a Buffer of `size` floats.
+struct FreeBuffer {
+  int64_t size = 0;
+  void operator()(float* p) const;
+};
 
 /// `size` floats, 64-byte aligned, not initialised; throws std::bad_alloc. Move-only.
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(int64_t size)
-      : size_(size),
-        data_(static_cast<float*>(
-            ::operator new(static_cast<size_t>(size) * sizeof(float), kAlignment))) {}
+  explicit Buffer(int64_t size);
 
   float* data() { return data_.get(); }
   const float* data() const { return data_.get(); }
@@ -25,12 +27,8 @@ class Buffer {
   std::span<const float> span() const { return {data(), static_cast<size_t>(size_)}; }
 
  private:
-  static constexpr std::align_val_t kAlignment{64};
-  struct Free {
-    void operator()(float* p) const { ::operator delete(p, kAlignment); }
-  };
   int64_t size_ = 0;
-  std::unique_ptr<float, Free> data_;
+  std::unique_ptr<float, FreeBuffer> data_;
 };
 
 }  // namespace vsa::nn

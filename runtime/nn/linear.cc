@@ -1,14 +1,16 @@
-// y = act(x W^T + b) in f32, on oneDNN. Host-only.
+// y = act(x W^T + b) in f32, on oneDNN, with the weight kept in the type of its file. Host-only.
 #include "runtime/nn/linear.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
-#include "runtime/nn/buffer.h"
+#include "runtime/io/mmap.h"
+#include "runtime/nn/convert.h"
 #include "runtime/nn/isa.h"
 #include "runtime/nn/parallel.h"
 
@@ -65,75 +67,150 @@ std::string onednn_version() {
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
-struct Linear::State {
+float* WeightSpace::take(int64_t n) {
+  if (next_ == buffers_.size()) buffers_.emplace_back();
+  Buffer& buffer = buffers_[next_++];
+  if (buffer.size() < n) {
+    buffer = Buffer();  // frees the old memory before the new is taken
+    buffer = Buffer(n);
+  }
+  return buffer.data();
+}
+
+struct ReadyLinear::State {
   LinearDims dims;
   Activation activation = Activation::kNone;
-  memory weight;  // [in, out] in oneDNN's layout
-  memory bias;    // [1, out]; empty handle if there is none
+  memory::desc order;  // of the f32 weight [in, out]
+  memory bias;         // [1, out]; empty handle if there is none
 
-  std::mutex mutex;
-  std::map<int64_t, Matmul> by_rows;  // a whole block, a tail: few entries
+  // The weight as it is kept: numbers of `type` in that order, padding included.
+  io::StorageType type = io::StorageType::kF32;
+  float scale = 1.0F;
+  const std::byte* kept = nullptr;
+  Buffer packed;  // what `kept` points to, unless that is a file
 
-  dnnl::matmul::primitive_desc describe(int64_t rows, const memory::desc& weight_desc) const {
+  mutable std::mutex mutex;
+  mutable std::map<int64_t, Matmul> by_rows;  // a whole block, a tail: few entries
+
+  int64_t num_kept() const { return static_cast<int64_t>(order.get_size() / sizeof(float)); }
+
+  dnnl::matmul::primitive_desc describe(int64_t rows, const memory::desc& weight) const {
     const memory::desc x = row_major(rows, dims.in);
     const memory::desc y = row_major(rows, dims.out);
-    const dnnl::matmul::desc op =
-        bias ? dnnl::matmul::desc(x, weight_desc, row_major(1, dims.out), y)
-             : dnnl::matmul::desc(x, weight_desc, y);
+    const dnnl::matmul::desc op = bias ? dnnl::matmul::desc(x, weight, row_major(1, dims.out), y)
+                                       : dnnl::matmul::desc(x, weight, y);
     return {op, attributes(activation), cpu_engine()};
   }
 
   /// The reference stays valid: entries are never removed.
-  const Matmul& matmul(int64_t rows) {
+  const Matmul& matmul(int64_t rows) const {
     const std::lock_guard lock(mutex);
     auto found = by_rows.find(rows);
     if (found == by_rows.end()) {
       // Planned for one thread: threads work on different rows, and no sum is ever split.
       const ThreadCount one(1);
-      const auto description = describe(rows, weight.get_desc());
+      const auto description = describe(rows, order);
       found =
           by_rows.emplace(rows, Matmul{dnnl::matmul(description), description.scratchpad_desc()})
               .first;
     }
     return found->second;
   }
+
+  /// Whether the kept numbers can be multiplied with where they are.
+  bool is_ready() const {
+    return type == io::StorageType::kF32 && scale == 1.0F &&
+           reinterpret_cast<uintptr_t>(kept) % alignof(float) == 0;
+  }
+
+  void pack(const Weight& weight);
 };
 
-Linear::Linear(LinearDims dims, std::span<const float> weight, std::span<const float> bias,
-               Activation activation)
-    : state_(std::make_shared<State>()) {
-  state_->dims = dims;
-  state_->activation = activation;
-  if (!bias.empty()) {
-    state_->bias = memory(row_major(1, dims.out), cpu_engine());
-    std::copy(bias.begin(), bias.end(), static_cast<float*>(state_->bias.get_data_handle()));
-  }
-  const ThreadCount one(1);
-  const memory::desc any({dims.in, dims.out}, kF32, memory::format_tag::any);
-  state_->weight = memory(state_->describe(kRowBlock, any).weights_desc(), cpu_engine());
-  memory plain({{dims.in, dims.out}, kF32, memory::format_tag::ba}, cpu_engine(),
-               const_cast<float*>(weight.data()));  // only read
+/// Copies the weight in oneDNN's order. A 16-bit type stays: oneDNN puts the widened numbers in
+/// order, and they go back without loss.
+void ReadyLinear::State::pack(const Weight& weight) {
+  const bool is_half = io::size_bytes(weight.type) == 2;
+  if (is_half) scale = weight.scale;  // any other type takes it in here
+  Buffer plain(weight.num_elements());
+  widen_parallel(weight.type, weight.bytes.data(), plain.size(), is_half ? 1.0F : weight.scale,
+                 plain.data());
+  memory from({{dims.in, dims.out}, kF32, memory::format_tag::ba}, cpu_engine(), plain.data());
+  Buffer ordered(num_kept());
+  memory to(order, cpu_engine(), ordered.data());
   dnnl::stream stream(cpu_engine());
-  dnnl::reorder(plain, state_->weight).execute(stream, plain, state_->weight);
+  dnnl::reorder(from, to).execute(stream, from, to);
   stream.wait();
+  if (is_half) {
+    type = weight.type;
+    packed = Buffer((num_kept() + 1) / 2);
+    narrow_parallel(type, ordered.data(), num_kept(), reinterpret_cast<std::byte*>(packed.data()));
+  } else {
+    type = io::StorageType::kF32;
+    packed = std::move(ordered);
+  }
+  kept = reinterpret_cast<const std::byte*>(packed.data());
+  if (weight.in_file) io::release_pages(weight.bytes);
+}
+
+Linear::Linear(const LinearWeights& weights, Activation activation, Keep keep) {
+  if (weights.empty()) return;
+  state_ = std::make_shared<ReadyLinear::State>();
+  ReadyLinear::State& state = *state_;
+  state.dims = weights.dims;
+  state.activation = activation;
+  if (!weights.bias.empty()) {
+    state.bias = memory(row_major(1, weights.dims.out), cpu_engine());
+    std::ranges::copy(values(weights.bias), static_cast<float*>(state.bias.get_data_handle()));
+  }
+  const memory::dims extents{weights.dims.in, weights.dims.out};
+  if (keep == Keep::kMapped) {
+    state.order = {extents, kF32, memory::format_tag::ba};  // [out, in], row-major
+    state.type = weights.weight.type;
+    state.scale = weights.weight.scale;
+    state.kept = weights.weight.bytes.data();
+    return;
+  }
+  {
+    const ThreadCount one(1);
+    state.order =
+        state.describe(kRowBlock, {extents, kF32, memory::format_tag::any}).weights_desc();
+  }
+  state.pack(weights.weight);
 }
 
 LinearDims Linear::dims() const { return state_ ? state_->dims : LinearDims{}; }
 
-void Linear::forward_block(const float* x, int64_t rows, float* y) const {
+ReadyLinear Linear::ready(WeightSpace& space) const {
+  ReadyLinear ready;
+  if (!state_) return ready;
+  ready.state_ = state_.get();
+  if (state_->is_ready()) {
+    ready.weight_ = reinterpret_cast<const float*>(state_->kept);
+    return ready;
+  }
+  float* const widened = space.take(state_->num_kept());
+  widen_parallel(state_->type, state_->kept, state_->num_kept(), state_->scale, widened);
+  ready.weight_ = widened;
+  return ready;
+}
+
+void ReadyLinear::forward_block(const float* x, int64_t rows, float* y) const {
   const Matmul& matmul = state_->matmul(rows);
   dnnl::stream stream(cpu_engine());
+  const auto argument = [](const memory::desc& desc, const float* data) {
+    return memory(desc, cpu_engine(), const_cast<float*>(data));  // only y is written
+  };
   std::unordered_map<int, memory> args{
-      {DNNL_ARG_SRC, memory(row_major(rows, state_->dims.in), cpu_engine(), const_cast<float*>(x))},
-      {DNNL_ARG_WEIGHTS, state_->weight},
-      {DNNL_ARG_DST, memory(row_major(rows, state_->dims.out), cpu_engine(), y)},
+      {DNNL_ARG_SRC, argument(row_major(rows, state_->dims.in), x)},
+      {DNNL_ARG_WEIGHTS, argument(state_->order, weight_)},
+      {DNNL_ARG_DST, argument(row_major(rows, state_->dims.out), y)},
       {DNNL_ARG_SCRATCHPAD, scratchpad(matmul.scratchpad_desc)}};
   if (state_->bias) args.emplace(DNNL_ARG_BIAS, state_->bias);
   matmul.primitive.execute(stream, args);
   stream.wait();
 }
 
-void Linear::forward(const float* x, int64_t rows, float* y) const {
+void ReadyLinear::forward(const float* x, int64_t rows, float* y) const {
   parallel_rows(rows, [&](const RowBlock& block) {
     forward_block(x + block.begin * state_->dims.in, block.size(),
                   y + block.begin * state_->dims.out);

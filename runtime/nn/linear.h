@@ -1,10 +1,13 @@
-// y = act(x W^T + b) in f32, on oneDNN. Host-only.
+// y = act(x W^T + b) in f32, on oneDNN, with the weight kept in the type of its file. Host-only.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
+#include <vector>
+
+#include "runtime/nn/buffer.h"
+#include "runtime/nn/weight.h"
 
 namespace vsa::nn {
 
@@ -14,27 +17,35 @@ std::string onednn_version();
 /// What is applied to the output while it is still in registers.
 enum class Activation { kNone, kGeluTanh, kSilu };
 
-struct LinearDims {
-  int64_t in = 0;
-  int64_t out = 0;
+/// Where a layer's weight is kept between products.
+enum class Keep {
+  /// In a copy of the same type, in the order that oneDNN multiplies fastest from. The pages of the
+  /// file are released. For a weight that every step multiplies with. F64 becomes f32.
+  kPacked,
+  /// Where it lies in the file. For a weight that is used once or twice.
+  kMapped,
 };
 
-/// A linear layer. The weight is copied once, into the layout oneDNN multiplies fastest from; the
-/// caller's copy is not needed afterwards. Immutable; shared by copies; thread-safe.
+/// f32 copies of the weights that one step multiplies with; its memory is used again by the next.
+class WeightSpace {
+ public:
+  /// Gives up what was taken.
+  void clear() { next_ = 0; }
+  /// n floats that stay where they are until clear(). Throws std::bad_alloc.
+  float* take(int64_t n);
+
+ private:
+  std::vector<Buffer> buffers_;
+  size_t next_ = 0;
+};
+
+/// A linear layer whose weight is ready to be multiplied with; valid until the WeightSpace it was
+/// made in is cleared. Thread-safe.
 ///
 /// Every row is computed on one thread in an order that does not depend on the number of threads,
 /// so results are bitwise reproducible.
-class Linear {
+class ReadyLinear {
  public:
-  Linear() = default;
-  /// @param weight  [out, in], row-major
-  /// @param bias    [out], or empty
-  /// Throws std::bad_alloc or dnnl::error.
-  Linear(LinearDims dims, std::span<const float> weight, std::span<const float> bias,
-         Activation activation = Activation::kNone);
-
-  LinearDims dims() const;
-
   /// All rows, several blocks of rows at a time.
   /// @param x  [rows, in], contiguous
   /// @param y  [rows, out], contiguous, not overlapping x
@@ -45,8 +56,31 @@ class Linear {
   void forward_block(const float* x, int64_t rows, float* y) const;
 
  private:
+  friend class Linear;
   struct State;
-  std::shared_ptr<State> state_;
+  const State* state_ = nullptr;   // the layer's
+  const float* weight_ = nullptr;  // in the layer's order
+};
+
+/// A linear layer. Immutable; shared by copies. ready() is for one thread at a time.
+class Linear {
+ public:
+  Linear() = default;
+  /// @param weights  an empty one makes a layer that must not be used. Keep::kMapped: must outlive
+  ///                 the layer
+  /// Throws std::bad_alloc or dnnl::error.
+  explicit Linear(const LinearWeights& weights, Activation activation = Activation::kNone,
+                  Keep keep = Keep::kPacked);
+
+  LinearDims dims() const;
+
+  /// Makes the weight ready: one that is kept as f32 is as it is, any other becomes f32 in `space`,
+  /// with all threads. Cost: one pass over the weight, which is little beside a product with the
+  /// rows of a video.
+  ReadyLinear ready(WeightSpace& space) const;
+
+ private:
+  std::shared_ptr<ReadyLinear::State> state_;
 };
 
 }  // namespace vsa::nn

@@ -5,10 +5,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "runtime/dit/cpu/model.h"
 #include "runtime/dit/transformer.h"
 #include "runtime/json_fields.h"
 #include "runtime/model_folder.h"
+#include "runtime/text/cpu/umt5_steps.h"
 #include "runtime/text/tokenizer.h"
+#include "runtime/text/umt5.h"
 #include "tests/support/compare.h"
 
 namespace vsa {
@@ -37,7 +40,9 @@ class WanGolden : public testing::Test {
         expected_(io::SafetensorsFile::open(kFolder / "expected.safetensors").value()),
         text_weights_(io::Checkpoint::open(folder_.text_encoder_weights()).value()),
         weights_(io::Checkpoint::open(folder_.transformer_weights()).value()),
-        model_(dit::WanTransformer::load(folder_.transformer, weights_, load_).value()) {}
+        model_(dit::cpu::make_model(dit::find_weights(folder_.transformer, weights_, load_).value(),
+                                    Context{})
+                   .value()) {}
 
   Golden golden(const std::string& name) const {
     const io::TensorView* view = expected_.find(name);
@@ -57,8 +62,10 @@ class WanGolden : public testing::Test {
 
   text::TextEmbedding embedding() const {
     nn::LoadSummary summary;
-    return text::Umt5Encoder::load(folder_.text_encoder, text_weights_, summary)
-        .value()
+    text::Umt5Weights weights =
+        text::find_umt5_weights(folder_.text_encoder, text_weights_, summary).value();
+    auto steps = text::cpu::make_steps(weights).value();
+    return text::Umt5Encoder(std::move(weights), std::move(steps))
         .encode(ids(), folder_.max_sequence_length)
         .value();
   }
@@ -69,26 +76,26 @@ class WanGolden : public testing::Test {
   };
   /// What the transformer makes of a golden input.
   Outputs run(const std::string& name, Grid grid, int64_t topk) const {
-    const dit::TextContext text = model_.prepare_text(embedding());
+    const auto text = model_->prepare_text(embedding()).value();
     const TilePlan plan = TilePlan::grid(grid, {4, 4, 4}).value();
     if (topk == 0) topk = plan.num_tiles();
-    dit::WanTransformer::Workspace workspace(model_, grid, plan);
+    const auto steps = model_->make_steps(grid, plan).value();
     const std::vector<int64_t> topks(2, topk);
     std::vector<dit::LayerStats> stats(2);
     const Golden latent = golden(name + ".latent");
     Outputs out{std::vector<float>(latent.values.size()), {}};
     const auto keep_first = [&] {
-      const auto x = workspace.act.x.span();
-      if (out.block0.empty()) out.block0.assign(x.begin(), x.end());
+      if (!out.block0.empty()) return;
+      out.block0.resize(static_cast<size_t>(grid.num_tokens() * model_->config().width()));
+      throw_if_error(steps->read_residual(out.block0));
     };
-    throw_if_error(model_.forward({.latents = latent.values.data(),
-                                   .timestep = golden(name + ".timestep").values.at(0),
-                                   .text = &text,
-                                   .context = {},
-                                   .topk = topks,
-                                   .on_layer = keep_first,
-                                   .velocity = out.velocity.data()},
-                                  workspace, stats));
+    throw_if_error(dit::forward({.latents = latent.values.data(),
+                                 .timestep = golden(name + ".timestep").values.at(0),
+                                 .text = text.get(),
+                                 .topk = topks,
+                                 .on_layer = keep_first,
+                                 .velocity = out.velocity.data()},
+                                *steps, stats));
     return out;
   }
 
@@ -114,7 +121,7 @@ class WanGolden : public testing::Test {
   io::SafetensorsFile expected_;
   io::Checkpoint text_weights_, weights_;
   dit::LoadReport load_;
-  dit::WanTransformer model_;
+  std::unique_ptr<dit::Model> model_;
 };
 
 TEST_F(WanGolden, R19_LoadsEveryTensor) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/dit/cpu/model.h"
 #include "runtime/dit/tensor_names.h"
 #include "runtime/dit/transformer.h"
 #include "tests/runtime_support/arrays.h"
@@ -18,12 +19,12 @@ using testing::HasSubstr;
 
 class WanCheckpoint : public testing::Test {
  protected:
-  Result<WanTransformer> load(const test::TinyModel& model) {
+  Result<WanWeights> load(const test::TinyModel& model) {
     model.write(folder_.path());
-    weights_ = io::Checkpoint::open(folder_ / "transformer").value();
+    checkpoint_ = io::Checkpoint::open(folder_ / "transformer").value();
     std::vector<std::string> ignored;
     const WanConfig config = parse_wan_config(model.transformer_config, "c", ignored).value();
-    return WanTransformer::load(config, weights_, report_);
+    return find_weights(config, checkpoint_, report_);
   }
   std::string fault(const test::TinyModel& model) {
     const Status status = load(model).status();
@@ -33,30 +34,30 @@ class WanCheckpoint : public testing::Test {
 
   /// What the model predicts for some input.
   std::vector<float> predict(const test::TinyModel& model) {
-    const WanTransformer transformer = load(model).value();
+    const auto transformer = cpu::make_model(load(model).value(), Context{}).value();
     text::TextEmbedding text{.rows = nn::Buffer(4 * 24), .num_rows = 4, .num_valid = 3};
     const std::vector<float> rows = test::normal_f32(4 * 24, 8);
     std::ranges::copy(rows, text.rows.data());
-    const TextContext context = transformer.prepare_text(text);
+    const auto context = transformer->prepare_text(text).value();
     const Grid grid{2, 4, 5};
-    WanTransformer::Workspace workspace(transformer, grid, TilePlan::grid(grid, {2, 4, 4}).value());
+    const auto steps =
+        transformer->make_steps(grid, TilePlan::grid(grid, {2, 4, 4}).value()).value();
     const std::vector<float> latents = test::normal_f32(3 * 4 * 16 * 20, 9);
     std::vector<float> velocity(latents.size());
     std::vector<LayerStats> stats(3);
     const std::vector<int64_t> topk(3, 1);
-    throw_if_error(transformer.forward({.latents = latents.data(),
-                                        .timestep = 500.0F,
-                                        .text = &context,
-                                        .context = {},
-                                        .topk = topk,
-                                        .on_layer = {},
-                                        .velocity = velocity.data()},
-                                       workspace, stats));
+    throw_if_error(forward({.latents = latents.data(),
+                            .timestep = 500.0F,
+                            .text = context.get(),
+                            .topk = topk,
+                            .on_layer = {},
+                            .velocity = velocity.data()},
+                           *steps, stats));
     return velocity;
   }
 
   test::ScratchDirectory folder_;
-  io::Checkpoint weights_;
+  io::Checkpoint checkpoint_;
   LoadReport report_;
 };
 

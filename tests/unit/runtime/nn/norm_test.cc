@@ -82,6 +82,13 @@ TEST(RmsNorm, EqualsDoubleLoops) {
   test::expect_rounded(y, want, 16.0);  // half the sum's relative error, and 4 more operations
 }
 
+TEST(RmsNorm, EpsIsAddedToTheMeanSquare) {
+  const float x = 1e-3F, weight = 1.0F;  // x^2 is as large as eps
+  float y = 0.0F;
+  rms_norm({.x = &x, .rows = 1, .width = 1, .eps = 1e-6F, .weight = &weight, .y = &y});
+  EXPECT_NEAR(y, 1.0 / std::sqrt(2.0), 8 * 0x1p-24);
+}
+
 TEST(Elementwise, GatedResidualAddMultiplySilu) {
   const std::vector<float> x = test::normal_f32(kRows * kWidth, 1);
   const std::vector<float> y = test::normal_f32(kRows * kWidth, 2);

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "runtime/text/cpu/umt5_steps.h"
+#include "runtime/text/relative_bucket.h"
 #include "tests/runtime_support/tiny_model.h"
 #include "tests/unit/runtime/io/files.h"
 
@@ -45,16 +47,22 @@ class Umt5 : public testing::Test {
  protected:
   TextEmbedding encode(const test::TinyModel& model, const std::vector<int32_t>& ids,
                        int64_t rows = 12) {
+    return load(model).encode(ids, rows).value();
+  }
+
+  Umt5Encoder load(const test::TinyModel& model) {
     model.write(folder_.path());
-    weights_ = io::Checkpoint::open(folder_ / "text_encoder").value();
+    checkpoint_ = io::Checkpoint::open(folder_ / "text_encoder").value();
     std::vector<std::string> ignored;
     const Umt5Config config = parse_umt5_config(model.text_config, "c", ignored).value();
     nn::LoadSummary summary;
-    return Umt5Encoder::load(config, weights_, summary).value().encode(ids, rows).value();
+    Umt5Weights weights = find_umt5_weights(config, checkpoint_, summary).value();
+    auto steps = cpu::make_steps(weights).value();
+    return {std::move(weights), std::move(steps)};
   }
 
   test::ScratchDirectory folder_;
-  io::Checkpoint weights_;
+  io::Checkpoint checkpoint_;
 };
 
 TEST_F(Umt5, R10_RowsOfPaddingAreZeroAndChangeNothing) {
@@ -91,12 +99,7 @@ TEST_F(Umt5, TheTableMayHaveItsOtherName) {
 }
 
 TEST_F(Umt5, RefusesIdsOutsideTheVocabularyAndWrongCounts) {
-  const test::TinyModel model;
-  encode(model, {1});
-  std::vector<std::string> ignored;
-  nn::LoadSummary summary;
-  const Umt5Config config = parse_umt5_config(model.text_config, "c", ignored).value();
-  const Umt5Encoder encoder = Umt5Encoder::load(config, weights_, summary).value();
+  Umt5Encoder encoder = load(test::TinyModel());
   for (const std::vector<int32_t>& bad :
        {std::vector<int32_t>{50}, {3, -1}, {}, std::vector<int32_t>(13, 2)}) {
     EXPECT_EQ(encoder.encode(bad, 12).status().code(), StatusCode::kInvalidArgument);

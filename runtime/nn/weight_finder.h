@@ -1,4 +1,4 @@
-// Takes tensors out of a checkpoint by name, as f32, and keeps account. Host-only.
+// Finds the tensors of a model in a checkpoint by name and shape, and keeps account. Host-only.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/io/checkpoint.h"
-#include "runtime/nn/linear.h"
+#include "runtime/nn/weight.h"
 #include "vsa/status.h"
 
 namespace vsa::nn {
@@ -23,36 +23,32 @@ struct LoadSummary {
   std::vector<std::string> unused;  ///< names, as in the file
 };
 
-/// A checkpoint under the names of the model that is loaded. Faults are collected: a missing tensor
-/// reads as empty, and finish() tells all that were missing at once. A tensor's pages are released
-/// once it is converted, so peak memory is the weights in f32 and one tensor.
-class WeightLoader {
+/// A checkpoint under the names of the model that is loaded. Nothing is read but the headers.
+/// Faults are collected: a missing tensor is an empty Weight, and finish() tells all that were
+/// missing.
+class WeightFinder {
  public:
   using Rename = std::function<std::string(std::string_view)>;
 
-  /// @param checkpoint  must outlive the loader
+  /// @param checkpoint  must outlive the weights that are found
   /// @param model       how messages name it
   /// @param rename      from the file's names to the model's
-  WeightLoader(
+  WeightFinder(
       const io::Checkpoint& checkpoint, std::string model,
       const Rename& rename = [](std::string_view name) { return std::string(name); });
 
   bool has(std::string_view name) const { return by_name_.contains(name); }
 
-  /// A tensor as f32; empty after a fault: missing, other shape, not a float type.
-  std::vector<float> tensor(const std::string& name, const std::vector<int64_t>& shape);
+  /// Empty after a fault: missing, another shape, not a float type of 16 bits or more.
+  Weight find(const std::string& name, const std::vector<int64_t>& shape);
 
   /// `name`.weight and, if wanted, `name`.bias.
   struct LinearSpec {
     LinearDims dims;
-    Activation activation = Activation::kNone;
     bool bias = true;
-    std::vector<int64_t> weight_shape{};  ///< if not [out, in]: a convolution used as a GEMM
+    std::vector<int64_t> weight_shape{};  ///< if not [out, in]: a convolution used as a product
   };
-  Linear linear(const std::string& name, const LinearSpec& spec);
-
-  /// The view of a tensor, unconverted, which counts as loaded; null if it is missing.
-  const io::TensorView* view(const std::string& name, const std::vector<int64_t>& shape);
+  LinearWeights linear(const std::string& name, const LinearSpec& spec);
 
   /// Call once, after the last tensor.
   /// @return IoError naming the first wrong tensor, or else all missing ones

@@ -1,44 +1,19 @@
-// One transformer block of Wan: self-attention, cross-attention, feed-forward. Host-only.
+// One transformer block of Wan on the CPU: self-attention, cross-attention, feed-forward.
+// Host-only.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "runtime/dit/config.h"
-#include "runtime/nn/buffer.h"
+#include "runtime/dit/cpu/activations.h"
+#include "runtime/dit/weights.h"
 #include "runtime/nn/linear.h"
 #include "runtime/nn/rope.h"
 #include "runtime/nn/text_attention.h"
-#include "runtime/nn/weight_loader.h"
 #include "vsa/attention.h"
 
-namespace vsa::dit {
-
-/// Memory for one pass over a grid, reused by every layer and step.
-class Activations {
- public:
-  Activations(const WanConfig& config, int64_t num_tokens, bool gated);
-
-  int64_t num_tokens = 0;
-  nn::Buffer x;              ///< [num_tokens, width]: the residual stream, f32
-  nn::Buffer q, k, v, attn;  ///< [num_tokens, num_heads, head_dim], raster order
-  nn::Buffer gate;           ///< the same; empty without gates
-
-  /// Of one thread, for a block of rows.
-  struct Scratch {
-    nn::Buffer a, b;    ///< [kRowBlock, width], or a patch if that is wider
-    nn::Buffer hidden;  ///< [kRowBlock, ffn_dim]
-  };
-  /// One for each thread that parallel_rows may use; call before a pass.
-  void reserve_scratch(int num_threads);
-  Scratch& of_thread(int thread) { return scratch_[static_cast<size_t>(thread)]; }
-
- private:
-  int64_t widest_ = 0, ffn_dim_ = 0;
-  std::vector<Scratch> scratch_;
-};
+namespace vsa::dit::cpu {
 
 /// What a timestep does to a layer; each [width].
 struct Modulation {
@@ -61,18 +36,18 @@ struct SelfAttention {
   Lut lut_out;  ///< the selection that ran; may be empty
 };
 
-/// Weights of a block and its four steps; x in Activations goes in and out. Each step takes every
+/// A block's weights and its four steps; x in Activations goes in and out. Each step takes every
 /// row through its whole chain while it is in the cache.
 class Block {
  public:
-  /// Takes the tensors `blocks.index.*`, named as diffusers does, from the loader.
-  Block(nn::WeightLoader& loader, const WanConfig& config, int64_t index, bool gated);
+  /// Copies the weights in the type they are stored in.
+  Block(const BlockWeights& weights, const WanConfig& config);
 
   /// scale_shift_table + projected timestep.
   /// @param timestep  [6, width]
   Modulation modulation(std::span<const float> timestep) const;
   /// @param text  [rows, width], after the text projection
-  nn::KeyValue text_keys(const float* text, int64_t rows) const;
+  nn::KeyValue text_keys(const float* text, int64_t rows, nn::WeightSpace& space) const;
 
   /// x -> q, k (normalised over all heads, turned by RoPE), v and gate.
   void project(const Modulation& modulation, const nn::Rope& rope, Activations& act) const;
@@ -84,15 +59,21 @@ class Block {
   bool feed_forward(const Modulation& modulation, Activations& act) const;
 
  private:
+  /// One attention's projections, and what its q and k are normalised with.
+  struct Attention {
+    explicit Attention(const AttentionWeights& weights);
+    nn::Linear q, k, v, out;
+    std::vector<float> norm_q, norm_k;  // [width]; empty without qk norm
+  };
+
   WanConfig config_;
-  std::vector<float> scale_shift_;  // [6, width]
-  nn::Linear q_, k_, v_, gate_, out_;
-  std::vector<float> norm_q_, norm_k_;            // [width]; empty without qk norm
-  std::vector<float> norm2_weight_, norm2_bias_;  // [width]; empty without cross_attn_norm
-  nn::Linear text_q_, text_k_, text_v_, text_out_;
-  std::vector<float> text_norm_q_, text_norm_k_;
-  nn::Linear up_, down_;
   bool gated_ = false;
+  std::vector<float> scale_shift_;  // [6, width]
+  Attention self_;
+  nn::Linear gate_;
+  std::vector<float> text_norm_weight_, text_norm_bias_;  // [width]; empty without cross_attn_norm
+  Attention text_;
+  nn::Linear up_, down_;
 };
 
-}  // namespace vsa::dit
+}  // namespace vsa::dit::cpu

@@ -1,5 +1,5 @@
-// Takes tensors out of a checkpoint by name, as f32, and keeps account. Host-only.
-#include "runtime/nn/weight_loader.h"
+// Finds the tensors of a model in a checkpoint by name and shape, and keeps account. Host-only.
+#include "runtime/nn/weight_finder.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@ std::string list(const std::vector<std::string>& names, size_t limit) {
 
 }  // namespace
 
-WeightLoader::WeightLoader(const io::Checkpoint& checkpoint, std::string model,
+WeightFinder::WeightFinder(const io::Checkpoint& checkpoint, std::string model,
                            const Rename& rename)
     : model_(std::move(model)) {
   for (const auto& [file_name, view] : checkpoint.tensors()) {
@@ -29,52 +29,45 @@ WeightLoader::WeightLoader(const io::Checkpoint& checkpoint, std::string model,
   }
 }
 
-void WeightLoader::fail(Status status) {
+void WeightFinder::fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-const io::TensorView* WeightLoader::view(const std::string& name,
-                                         const std::vector<int64_t>& shape) {
+Weight WeightFinder::find(const std::string& name, const std::vector<int64_t>& shape) {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) {
     missing_.push_back(name);
-    return nullptr;
+    return {};
   }
   taken_.insert(name);
-  const io::TensorView* view = found->second.view;
+  const auto& [file_name, view] = found->second;
   if (view->shape != shape) {
-    fail(io_error(fmt::format("[load] {}: {}: expected shape [{}], got {}", model_,
-                              found->second.file_name, fmt::join(shape, ","),
-                              io::to_string(*view))));
-    return nullptr;
+    fail(io_error(fmt::format("[load] {}: {}: expected shape [{}], got {}", model_, file_name,
+                              fmt::join(shape, ","), io::to_string(*view))));
+    return {};
   }
-  return view;
+  if (!io::to_dtype(view->type)) {
+    fail(io_error(fmt::format("[load] {}: {}: expected f16, bf16, f32 or f64, got {}", model_,
+                              file_name, io::to_string(*view))));
+    return {};
+  }
+  return {.name = name,
+          .type = view->type,
+          .shape = view->shape,
+          .bytes = view->bytes,
+          .in_file = true};
 }
 
-std::vector<float> WeightLoader::tensor(const std::string& name,
-                                        const std::vector<int64_t>& shape) {
-  const io::TensorView* found = view(name, shape);
-  if (found == nullptr) return {};
-  std::vector<float> values(static_cast<size_t>(found->num_elements()));
-  if (!io::copy_as_f32(*found, values).ok()) {
-    fail(io_error(fmt::format("[load] {}: {}: expected f16, bf16, f32 or f64, got {}", model_, name,
-                              io::to_string(*found))));
-  }
-  io::release_pages(found->bytes);
-  return values;
-}
-
-Linear WeightLoader::linear(const std::string& name, const LinearSpec& spec) {
+LinearWeights WeightFinder::linear(const std::string& name, const LinearSpec& spec) {
   const std::vector<int64_t> shape =
       spec.weight_shape.empty() ? std::vector{spec.dims.out, spec.dims.in} : spec.weight_shape;
-  const std::vector<float> bias =
-      spec.bias ? tensor(name + ".bias", {spec.dims.out}) : std::vector<float>();
-  const std::vector<float> weight = tensor(name + ".weight", shape);
-  if (weight.empty() || (spec.bias && bias.empty())) return {};
-  return Linear(spec.dims, weight, bias, spec.activation);
+  LinearWeights linear{.dims = spec.dims, .weight = {}, .bias = {}};
+  if (spec.bias) linear.bias = find(name + ".bias", {spec.dims.out});
+  linear.weight = find(name + ".weight", shape);
+  return linear;
 }
 
-Result<LoadSummary> WeightLoader::finish() const {
+Result<LoadSummary> WeightFinder::finish() const {
   VSA_TRY(status_);
   if (!missing_.empty()) {
     return io_error(fmt::format("[load] {}: expected {} tensors, {} of them are missing: {}",

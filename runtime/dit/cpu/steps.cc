@@ -1,0 +1,130 @@
+// The steps of a pass on the CPU. Host-only.
+#include "runtime/dit/cpu/steps.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/nn/elementwise.h"
+#include "runtime/nn/norm.h"
+#include "runtime/nn/parallel.h"
+#include "runtime/nn/patch.h"
+#include "runtime/nn/timestep.h"
+
+namespace vsa::dit::cpu {
+namespace {
+
+/// Tiles that the rows of a lut keep.
+int64_t count_kept(const ConstLut& lut) {
+  const int64_t rows = lut.dims.batch * lut.dims.num_heads * lut.dims.num_q_tiles;
+  return std::accumulate(lut.count, lut.count + rows, int64_t{0});
+}
+
+}  // namespace
+
+CpuSteps::CpuSteps(const CpuModel& model, Grid grid, TilePlan plan)
+    : model_(model),
+      grid_(grid),
+      plan_(std::move(plan)),
+      rope_(grid, model.config_.head_dim),
+      act_(model.config_, grid.num_tokens(), model.has_gates_),
+      time_(static_cast<size_t>(model.config_.width())) {}
+
+void CpuSteps::embed_timestep(float timestep) {
+  std::vector<float> frequencies(static_cast<size_t>(config().freq_dim));
+  std::vector<float> hidden(time_.size());
+  std::vector<float> projected(6 * time_.size());
+  act_.space.clear();
+  nn::timestep_embedding(timestep, frequencies);
+  model_.time_in_.ready(act_.space).forward(frequencies.data(), 1, hidden.data());
+  model_.time_out_.ready(act_.space).forward(hidden.data(), 1, time_.data());
+  hidden = time_;
+  nn::silu(hidden);
+  model_.time_proj_.ready(act_.space).forward(hidden.data(), 1, projected.data());
+  modulations_.clear();
+  for (const Block& block : model_.blocks_) modulations_.push_back(block.modulation(projected));
+}
+
+Status CpuSteps::begin(const float* latents, float timestep) {
+  const int64_t width = config().width();
+  act_.reserve_scratch(nn::num_threads());
+  embed_timestep(timestep);
+  act_.space.clear();
+  const nn::ReadyLinear embed = model_.patch_embedding_.ready(act_.space);
+  const nn::PatchLayout layout{
+      .channels = config().in_channels, .grid = grid_, .patch = config().patch};
+  nn::parallel_rows(act_.num_tokens, [&](const nn::RowBlock& rows) {
+    float* const patches = act_.of_thread(rows.thread).a.data();
+    nn::patchify(layout, latents, rows.begin, rows.end, patches);
+    embed.forward_block(patches, rows.size(), act_.x.data() + rows.begin * width);
+  });
+  return {};
+}
+
+Status CpuSteps::project(int64_t layer) {
+  block(layer).project(modulation(layer), rope_, act_);
+  return {};
+}
+
+Status CpuSteps::attend_self(int64_t layer, int64_t topk, int64_t* kept) {
+  const int64_t num_tiles = plan_.num_tiles();
+  const int64_t num_heads = config().num_heads;
+  SelfAttention how{.context = model_.context_, .plan = &plan_, .topk = topk, .lut_out = {}};
+  LutBuffer lut;  // of a dense layer there is nothing to count
+  if (kept != nullptr && topk < num_tiles) {
+    lut = LutBuffer({.batch = 1, .num_heads = num_heads, .num_q_tiles = num_tiles, .pitch = topk});
+    how.lut_out = lut.view();
+  }
+  VSA_TRY(block(layer).attend_self(how, act_));
+  if (kept != nullptr) {
+    *kept = how.lut_out.empty() ? num_heads * num_tiles * num_tiles : count_kept(how.lut_out);
+  }
+  return {};
+}
+
+Status CpuSteps::attend_text(int64_t layer, const TextContext& text) {
+  const auto& keys = dynamic_cast<const CpuText&>(text);
+  block(layer).attend_text(
+      modulation(layer), {.kv = &keys.layers[static_cast<size_t>(layer)], .bias = keys.bias}, act_);
+  return {};
+}
+
+Status CpuSteps::feed_forward(int64_t layer) {
+  finite_ = block(layer).feed_forward(modulation(layer), act_);
+  return {};
+}
+
+Status CpuSteps::end(float* velocity) {
+  const int64_t width = config().width();
+  // The head is modulated by the embedded timestep itself, not by its projection.
+  const auto& table = model_.head_scale_shift_;
+  std::vector<float> shift(table.begin(), table.begin() + width);
+  std::vector<float> scale(table.begin() + width, table.end());
+  for (size_t i = 0; i < time_.size(); ++i) {
+    shift[i] += time_[i];
+    scale[i] += time_[i] + 1.0F;
+  }
+  act_.space.clear();
+  const nn::ReadyLinear head = model_.head_.ready(act_.space);
+  const nn::PatchLayout layout{
+      .channels = config().out_channels, .grid = grid_, .patch = config().patch};
+  nn::parallel_rows(act_.num_tokens, [&](const nn::RowBlock& rows) {
+    auto& scratch = act_.of_thread(rows.thread);
+    nn::layer_norm({.x = act_.x.data() + rows.begin * width,
+                    .rows = rows.size(),
+                    .width = width,
+                    .eps = config().eps,
+                    .scale = scale.data(),
+                    .shift = shift.data(),
+                    .y = scratch.a.data()});
+    head.forward_block(scratch.a.data(), rows.size(), scratch.b.data());
+    nn::unpatchify(layout, scratch.b.data(), rows.begin, rows.end, velocity);
+  });
+  return {};
+}
+
+Status CpuSteps::read_residual(std::span<float> x) {
+  std::ranges::copy(act_.x.span(), x.begin());
+  return {};
+}
+
+}  // namespace vsa::dit::cpu

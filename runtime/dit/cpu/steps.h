@@ -1,0 +1,76 @@
+// The steps of a pass on the CPU, and the model that makes them. Host-only.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/dit/cpu/activations.h"
+#include "runtime/dit/cpu/block.h"
+#include "runtime/dit/steps.h"
+#include "runtime/nn/convert.h"
+#include "runtime/nn/linear.h"
+#include "runtime/nn/rope.h"
+
+namespace vsa::dit::cpu {
+
+struct CpuText : TextContext {
+  std::vector<float> bias;  ///< [num_keys]: 0, and the logarithm of the padding rows for the last
+  std::vector<nn::KeyValue> layers;
+};
+
+class CpuModel : public Model {
+ public:
+  CpuModel(const WanWeights& weights, const Context& context);
+
+  const WanConfig& config() const override { return config_; }
+  Result<std::unique_ptr<TextContext>> prepare_text(const text::TextEmbedding& text) override;
+  Result<std::unique_ptr<Steps>> make_steps(Grid grid, TilePlan plan) override;
+
+ private:
+  friend class CpuSteps;
+  WanConfig config_;
+  Context context_;
+  bool has_gates_ = false;
+  nn::Linear patch_embedding_;
+  nn::Linear text_in_, text_out_;
+  nn::Linear time_in_, time_out_, time_proj_;
+  std::vector<Block> blocks_;
+  std::vector<float> head_scale_shift_;  // [2, width]: shift, scale
+  nn::Linear head_;
+};
+
+/// Everything has run when a step returns.
+class CpuSteps : public Steps {
+ public:
+  CpuSteps(const CpuModel& model, Grid grid, TilePlan plan);
+
+  const WanConfig& config() const override { return model_.config_; }
+  const TilePlan& plan() const override { return plan_; }
+  Status begin(const float* latents, float timestep) override;
+  Status project(int64_t layer) override;
+  Status attend_self(int64_t layer, int64_t topk, int64_t* kept) override;
+  Status attend_text(int64_t layer, const TextContext& text) override;
+  Status feed_forward(int64_t layer) override;
+  Result<bool> finite() override { return finite_; }
+  Status end(float* velocity) override;
+  Status read_residual(std::span<float> x) override;
+
+ private:
+  void embed_timestep(float timestep);
+  const Block& block(int64_t layer) const { return model_.blocks_[static_cast<size_t>(layer)]; }
+  const Modulation& modulation(int64_t layer) const {
+    return modulations_[static_cast<size_t>(layer)];
+  }
+
+  const CpuModel& model_;
+  Grid grid_;
+  TilePlan plan_;  // of grid_
+  nn::Rope rope_;
+  Activations act_;
+  std::vector<float> time_;              // [width]: the embedded timestep
+  std::vector<Modulation> modulations_;  // of every layer, by this timestep
+  bool finite_ = true;
+};
+
+}  // namespace vsa::dit::cpu
