@@ -42,7 +42,7 @@ int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
   // What the feed-forward network or the timestep multiplies with, as f32.
   const int64_t step = kept.largest_narrow == 0 ? 0
                                                 : std::max(2 * config.width() * config.ffn_dim,
-                                                           7 * config.width() * config.width());
+                                                           6 * config.width() * config.width());
   // x, q, k, v, attn and gate; and one head's k and v that the CPU backend packs.
   const int64_t activations = plan.grid.num_tokens() * (6 * config.width() + 2 * config.head_dim);
   const int64_t latents = (1 + plan.passes()) * latent_size(plan, config);

@@ -67,14 +67,21 @@ std::string onednn_version() {
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
-float* WeightSpace::take(int64_t n) {
-  if (next_ == buffers_.size()) buffers_.emplace_back();
-  Buffer& buffer = buffers_[next_++];
-  if (buffer.size() < n) {
-    buffer = Buffer();  // frees the old memory before the new is taken
-    buffer = Buffer(n);
+void WeightSpace::clear() {
+  if (!more_.empty()) {
+    more_.clear();
+    memory_ = Buffer();  // frees the old memory before the new is taken
+    memory_ = Buffer(taken_);
   }
-  return buffer.data();
+  taken_ = 0;
+}
+
+float* WeightSpace::take(int64_t n) {
+  constexpr int64_t kLine = 16;  // floats of a cache line
+  const int64_t begin = taken_;
+  taken_ += (n + kLine - 1) / kLine * kLine;
+  if (taken_ <= memory_.size()) return memory_.data() + begin;
+  return more_.emplace_back(n).data();
 }
 
 struct ReadyLinear::State {

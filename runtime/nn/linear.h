@@ -26,17 +26,19 @@ enum class Keep {
   kMapped,
 };
 
-/// f32 copies of the weights that one step multiplies with; its memory is used again by the next.
+/// f32 copies of the weights that one step multiplies with; its memory is used again by the next,
+/// and grows to what the largest step takes.
 class WeightSpace {
  public:
   /// Gives up what was taken.
-  void clear() { next_ = 0; }
-  /// n floats that stay where they are until clear(). Throws std::bad_alloc.
+  void clear();
+  /// n floats on a cache line that stay where they are until clear(). Throws std::bad_alloc.
   float* take(int64_t n);
 
  private:
-  std::vector<Buffer> buffers_;
-  size_t next_ = 0;
+  Buffer memory_;
+  std::vector<Buffer> more_;  // what did not fit; one memory with the rest after clear()
+  int64_t taken_ = 0;         // floats, of both
 };
 
 /// A linear layer whose weight is ready to be multiplied with; valid until the WeightSpace it was

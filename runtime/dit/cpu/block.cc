@@ -69,6 +69,7 @@ nn::KeyValue Block::text_keys(const float* text, int64_t rows, nn::WeightSpace& 
   space.clear();
   text_.k.ready(space).forward(text, rows, k.data());
   rms_norm(k.data(), rows, text_.norm_k, config_.eps);
+  space.clear();
   text_.v.ready(space).forward(text, rows, v.data());
   return {k.data(), v.data(), rows, config_.num_heads, config_.head_dim};
 }

@@ -31,6 +31,7 @@ Result<std::unique_ptr<TextContext>> CpuModel::prepare_text(const text::TextEmbe
   nn::Buffer projected(keys * config_.width());
   nn::WeightSpace space;
   text_in_.ready(space).forward(text.rows.data(), keys, hidden.data());
+  space.clear();
   text_out_.ready(space).forward(hidden.data(), keys, projected.data());
   auto prepared = std::make_unique<CpuText>();
   prepared->bias.assign(static_cast<size_t>(keys), 0.0F);

@@ -33,13 +33,16 @@ void CpuSteps::embed_timestep(float timestep) {
   std::vector<float> frequencies(static_cast<size_t>(config().freq_dim));
   std::vector<float> hidden(time_.size());
   std::vector<float> projected(6 * time_.size());
-  act_.space.clear();
+  const auto multiply = [&](const nn::Linear& layer, std::span<const float> x, std::span<float> y) {
+    act_.space.clear();
+    layer.ready(act_.space).forward(x.data(), 1, y.data());
+  };
   nn::timestep_embedding(timestep, frequencies);
-  model_.time_in_.ready(act_.space).forward(frequencies.data(), 1, hidden.data());
-  model_.time_out_.ready(act_.space).forward(hidden.data(), 1, time_.data());
+  multiply(model_.time_in_, frequencies, hidden);
+  multiply(model_.time_out_, hidden, time_);
   hidden = time_;
   nn::silu(hidden);
-  model_.time_proj_.ready(act_.space).forward(hidden.data(), 1, projected.data());
+  multiply(model_.time_proj_, hidden, projected);
   modulations_.clear();
   for (const Block& block : model_.blocks_) modulations_.push_back(block.modulation(projected));
 }

@@ -124,14 +124,28 @@ TEST(LinearLayers, AMappedWeightMayLieAtAnyAddress) {
   }
 }
 
-TEST(WeightSpace, KeepsWhatWasTakenAndReusesItAfterClear) {
+TEST(WeightSpace, KeepsWhatWasTakenUntilClear) {
   WeightSpace space;
-  float* const first = space.take(100);
-  float* const second = space.take(50);
-  EXPECT_NE(first, second);
-  space.clear();
-  EXPECT_EQ(space.take(80), first);
-  EXPECT_EQ(space.take(50), second);
+  const auto step = [&](const std::vector<int64_t>& sizes) {
+    space.clear();
+    std::vector<float*> taken;
+    for (const int64_t n : sizes) {
+      taken.push_back(space.take(n));
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(taken.back()) % 64, 0U);
+      std::fill_n(taken.back(), n, static_cast<float>(taken.size()));
+    }
+    for (size_t i = 0; i < taken.size(); ++i) {
+      EXPECT_EQ(std::count(taken[i], taken[i] + sizes[i], static_cast<float>(i + 1)), sizes[i]);
+    }
+    return taken;
+  };
+  step({100, 50, 7});
+  const auto before = step({100, 50, 7});
+  EXPECT_EQ(step({100, 50, 7}), before);  // no more memory than before
+  step({20, 20, 20, 20, 20});
+  step({1000, 30});
+  step({});
+  step({1, 1024, 5});
 }
 
 TEST(LinearLayers, RowsDoNotDependOnTheirNeighboursOrOnThreads) {

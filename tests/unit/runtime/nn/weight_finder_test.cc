@@ -4,32 +4,18 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "runtime/io/safetensors_writer.h"
 #include "runtime/nn/linear.h"
-#include "tests/runtime_support/arrays.h"
+#include "tests/runtime_support/process_memory.h"
 #include "tests/unit/runtime/io/files.h"
 
 namespace vsa::nn {
 namespace {
 
-/// A value of /proc/self/status in bytes.
-int64_t process_memory(const std::string& key) {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1)) * 1024;
-  }
-  return -1;
-}
-
 class WeightMemory : public testing::TestWithParam<io::StorageType> {};
 
 TEST_P(WeightMemory, R26_PeakIsTheFilesBytesAndOneLayerInF32) {
-  if (!std::ofstream("/proc/self/clear_refs")) GTEST_SKIP() << "no /proc/self/clear_refs";
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer keeps freed memory";
-#endif
+  if (const auto why = test::why_memory_is_not_measured()) GTEST_SKIP() << *why;
   constexpr int64_t kLayers = 12, kWidth = 2048;
   const test::ScratchDirectory folder;
   // 1.0 in both types of 16 bits.
@@ -46,8 +32,7 @@ TEST_P(WeightMemory, R26_PeakIsTheFilesBytesAndOneLayerInF32) {
   WeightFinder finder(checkpoint, "test");
   const std::vector<float> x(kWidth, 1.0F);
   std::vector<float> y(kWidth);
-  const int64_t before = process_memory("VmRSS");
-  std::ofstream("/proc/self/clear_refs") << "5";  // starts the high-water mark anew
+  const int64_t before = test::restart_peak_memory();
   std::vector<Linear> layers;
   for (int64_t n = 0; n < kLayers; ++n) {
     layers.emplace_back(
@@ -60,7 +45,7 @@ TEST_P(WeightMemory, R26_PeakIsTheFilesBytesAndOneLayerInF32) {
     layer.ready(space).forward(x.data(), 1, y.data());
     EXPECT_EQ(y.back(), static_cast<float>(kWidth));
   }
-  const int64_t peak = process_memory("VmHWM") - before;
+  const int64_t peak = test::process_memory("VmHWM") - before;
   constexpr int64_t kWeights = kLayers * kWidth * kWidth * 2;
   EXPECT_GT(peak, kWeights);  // the measurement sees the weights
   // While packing: all weights but the last, that one in the file, twice in f32 and once packed.
