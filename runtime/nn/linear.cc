@@ -84,6 +84,16 @@ float* WeightSpace::take(int64_t n) {
   return more_.emplace_back(n).data();
 }
 
+namespace {
+
+/// Whether numbers can be multiplied with where they are.
+bool is_plain_f32(io::StorageType type, float scale, const std::byte* numbers) {
+  return type == io::StorageType::kF32 && scale == 1.0F &&
+         reinterpret_cast<uintptr_t>(numbers) % alignof(float) == 0;
+}
+
+}  // namespace
+
 struct ReadyLinear::State {
   LinearDims dims;
   Activation activation = Activation::kNone;
@@ -124,11 +134,7 @@ struct ReadyLinear::State {
     return found->second;
   }
 
-  /// Whether the kept numbers can be multiplied with where they are.
-  bool is_ready() const {
-    return type == io::StorageType::kF32 && scale == 1.0F &&
-           reinterpret_cast<uintptr_t>(kept) % alignof(float) == 0;
-  }
+  bool is_ready() const { return is_plain_f32(type, scale, kept); }
 
   void pack(const Weight& weight);
 };
@@ -138,24 +144,29 @@ struct ReadyLinear::State {
 void ReadyLinear::State::pack(const Weight& weight) {
   const bool is_half = io::size_bytes(weight.type) == 2;
   if (is_half) scale = weight.scale;  // any other type takes it in here
-  Buffer plain(weight.num_elements());
-  widen_parallel(weight.type, weight.bytes.data(), plain.size(), is_half ? 1.0F : weight.scale,
-                 plain.data());
-  memory from({{dims.in, dims.out}, kF32, memory::format_tag::ba}, cpu_engine(), plain.data());
-  Buffer ordered(num_kept());
-  memory to(order, cpu_engine(), ordered.data());
+  type = is_half ? weight.type : io::StorageType::kF32;
+  // What is kept comes first, so that what is freed lies behind it on the heap.
+  packed = Buffer(is_half ? (num_kept() + 1) / 2 : num_kept());
+  kept = reinterpret_cast<const std::byte*>(packed.data());
+  Buffer ordered(is_half ? num_kept() : 0);
+  float* const in_order = is_half ? ordered.data() : packed.data();
+  Buffer plain;
+  const float* source = reinterpret_cast<const float*>(weight.bytes.data());
+  if (!is_plain_f32(weight.type, weight.scale, weight.bytes.data())) {
+    plain = Buffer(weight.num_elements());
+    widen_parallel(weight.type, weight.bytes.data(), plain.size(), is_half ? 1.0F : weight.scale,
+                   plain.data());
+    source = plain.data();
+  }
+  memory from({{dims.in, dims.out}, kF32, memory::format_tag::ba}, cpu_engine(),
+              const_cast<float*>(source));  // only read
+  memory to(order, cpu_engine(), in_order);
   dnnl::stream stream(cpu_engine());
   dnnl::reorder(from, to).execute(stream, from, to);
   stream.wait();
   if (is_half) {
-    type = weight.type;
-    packed = Buffer((num_kept() + 1) / 2);
-    narrow_parallel(type, ordered.data(), num_kept(), reinterpret_cast<std::byte*>(packed.data()));
-  } else {
-    type = io::StorageType::kF32;
-    packed = std::move(ordered);
+    narrow_parallel(type, in_order, num_kept(), reinterpret_cast<std::byte*>(packed.data()));
   }
-  kept = reinterpret_cast<const std::byte*>(packed.data());
   if (weight.in_file) io::release_pages(weight.bytes);
 }
 
