@@ -156,11 +156,12 @@ Status resolve_backend(const GenerateOptions& options, RunPlan& plan) {
     return invalid_argument(fmt::format("[generate] num_threads: expected 0 to {}, got {}",
                                         kMaxThreads, options.num_threads));
   }
-  if (options.backend == BackendId::kCuda) {
-    return unsupported(
-        "[generate] backend: expected reference or cpu, as the runtime computes in host memory, "
-        "got "
-        "cuda");
+  const Result<BackendTraits> traits = backend_traits(options.backend);
+  if (traits.ok() && traits->memory != MemoryKind::kHost) {
+    return unsupported(fmt::format(
+        "[generate] backend: expected reference or cpu, as the runtime computes in host "
+        "memory, got {}",
+        name(options.backend)));
   }
   for (const BackendInfo& info : backends()) {
     if (info.id != options.backend) continue;

@@ -185,6 +185,15 @@ MUTATIONS = [
            "AttentionParity.WhatExistsAlreadyIsUsed"),
     parity("operator: gradient through the means dropped", "src/cpu/attention_backward.cc",
            "    extras.dq_pooled = coarse->dq.view();\n", "", "AttentionParity.Backward"),
+    # --- backends by their traits ---
+    Mutation("validation: reads a table in device memory", "src/core/arg_check_lut.cc",
+             "if (traits_.memory == MemoryKind::kDevice) return {};",
+             "if (traits_.memory == MemoryKind::kDevice && num_kv_tiles < 0) return {};",
+             "device_backend_tests", "DeviceBackend.ServesEveryStage"),
+    Mutation("validation: rows of tokens anywhere", "src/core/arg_check.cc",
+             "if (t.shape[3] * size_bytes(t.dtype) < bytes) return {};",
+             "if (t.shape[3] * size_bytes(t.dtype) > 0) return {};",
+             "device_backend_tests", "DeviceBackend.IsValidatedByItsTraits"),
     # --- CUDA, what tests on the host hold it to ---
     cuda("rings: the phase after the last slot", "fine/sm90/fine_slots.h",
          "(after - kRing) ^ 1U", "(after - kRing)", "FineRings.AnyOrderOfEventsDeliversTheRightSlots"),

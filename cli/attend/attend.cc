@@ -115,8 +115,8 @@ double timed_ms(const Work& work) {
 }
 
 /// Runs the operator in one call. @return its time, without the copies to the device and back
-double attend_on_device(const AttentionArgs& args) {
-  Device device;
+double attend_on_device(BackendId backend, const AttentionArgs& args) {
+  Device device(backend);
   const AttentionArgs there = on_device(device, args);
   const double ms = timed_ms([&] {
     check(device.call([&](const Context& c) { return attention_forward(c, there); }));
@@ -159,8 +159,8 @@ AttendResult attend(const AttendCommand& command, AttentionInput& input, const C
   args.out = result.out.view();
   args.lse = result.lse.view();
   args.lut_out = result.lut.view();
-  result.ms = context.backend == BackendId::kCuda
-                  ? attend_on_device(args)
+  result.ms = is_on_device(context.backend)
+                  ? attend_on_device(context.backend, args)
                   : timed_ms([&] { check(attend_by_head(context, args, interrupt)); });
   result.kept_pairs = kept_pairs(input.q_plan(), input.kv_plan(), result.lut.view());
   return result;

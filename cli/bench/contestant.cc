@@ -43,8 +43,8 @@ class Stages {
     if (!wanted_.empty() && std::ranges::find(wanted_, x.stage) == wanted_.end()) return;
     x.refusal = p_.refusal(x.stage);
     x.check = [&p = p_, check] { return check_outer_heads(p, check); };
-    if (x.refusal.empty() && context_.backend == BackendId::kCuda) {
-      x.device = std::make_shared<Device>();
+    if (x.refusal.empty() && is_on_device(context_.backend)) {
+      x.device = std::make_shared<Device>(context_.backend);
       for (Args& args : calls) args = on_device(*x.device, args);
     }
     x.run = [context = context_, device = x.device, stage, calls = std::move(calls)]() -> Status {
@@ -149,8 +149,9 @@ void add_backward(Stages& to, BenchProblem& p) {
 
 Contestant gemm_contestant(GemmBase& gemm, const Context& context) {
   Contestant x{.stage = "gemm", .flops = GemmBase::flops()};
-  if (context.backend == BackendId::kCuda) {
-    x.refusal = "[gemm] backend: expected reference or cpu, got cuda; the GEMM is the processor's";
+  if (is_on_device(context.backend)) {
+    x.refusal = "[gemm] backend: expected reference or cpu, got " +
+                std::string(name(context.backend)) + "; the GEMM is the processor's";
   } else {
     x.run = [&gemm]() -> Status {
       gemm.run();

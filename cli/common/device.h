@@ -1,4 +1,5 @@
-// Calls on the CUDA backend with host tensors: copies in device memory, and back. Host-only.
+// Calls with host tensors on a backend whose tensors are in device memory: copies there, and back.
+// Host-only.
 #pragma once
 
 #include <functional>
@@ -10,11 +11,11 @@
 
 namespace vsa::cli {
 
-/// Device memory for the tensors and tables of some calls, and a stream that the calls run on. In a
-/// build without CUDA every member throws. All throw Failure on a CUDA error.
+/// Device memory for the tensors and tables of some calls, and a stream that the calls run on. All
+/// members throw Failure on an error of the device.
 class Device {
  public:
-  Device();
+  explicit Device(BackendId backend);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -83,12 +84,15 @@ FineBackwardArgs on_device(Device& device, FineBackwardArgs args);
 CombineBackwardArgs on_device(Device& device, CombineBackwardArgs args);
 AttentionBackwardArgs on_device(Device& device, AttentionBackwardArgs args);
 
+/// Whether the backend's tensors are in memory of a device.
+bool is_on_device(BackendId backend);
+
 /// A stage on the context's backend, from and to host memory.
 template <class Args>
 Status on_backend(const Context& context, Status (*stage)(const Context&, const Args&),
                   const std::type_identity_t<Args>& args) {
-  if (context.backend != BackendId::kCuda) return stage(context, args);
-  Device device;
+  if (!is_on_device(context.backend)) return stage(context, args);
+  Device device(context.backend);
   const Args there = on_device(device, args);
   Status status = device.call([&](const Context& c) { return stage(c, there); });
   if (status.ok()) device.fetch();

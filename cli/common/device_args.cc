@@ -113,6 +113,10 @@ AttentionArgs on_device(Device& device, AttentionArgs args) {
   args.q = device.in(args.q);
   args.k = device.in(args.k);
   args.v = device.in(args.v);
+  args.q_pooled = device.in(args.q_pooled);
+  args.k_pooled = device.in(args.k_pooled);
+  args.v_pooled = device.in(args.v_pooled);
+  args.coarse_out = device.in(args.coarse_out);
   args.gate_coarse = device.in(args.gate_coarse);
   args.gate_fine = device.in(args.gate_fine);
   args.lut = device.in(args.lut);

@@ -15,6 +15,7 @@
 
 #include "vsa/attention.h"
 #include "vsa/backend.h"
+#include "vsa/device_memory.h"
 #include "vsa/half.h"
 #include "vsa/lut.h"
 #include "vsa/norm_rope_pool.h"

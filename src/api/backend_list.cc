@@ -1,5 +1,6 @@
 // The only list of backends: those compiled in, and for the others why they are not. Host-only.
 #include "src/api/registry.h"
+#include "src/cuda/traits.h"
 
 // Why CMake left the CUDA backend out (cmake/cuda.cmake).
 #ifndef VSA_CUDA_ABSENCE
@@ -21,6 +22,12 @@ const BackendTable* find_backend(BackendId id) {
     default:
       return nullptr;
   }
+}
+
+const BackendTraits* find_traits(BackendId id) {
+  if (id == BackendId::kCuda) return &cuda::kTraits;  // whether or not it is compiled in
+  const BackendTable* table = find_backend(id);
+  return table != nullptr ? &table->traits : nullptr;
 }
 
 std::string absence(BackendId id) {

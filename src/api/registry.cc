@@ -31,8 +31,8 @@ Result<const BackendTable*> usable_backend(std::string_view operation, BackendId
 
 Result<BackendTraits> backend_traits(BackendId id) {
   VSA_TRY(check_id("backend_traits", id));
-  if (const BackendTable* table = find_backend(id)) return table->traits;
-  return unsupported(fmt::format("[backend_traits] backend: expected one of this build, got {}; {}",
+  if (const BackendTraits* traits = find_traits(id)) return *traits;
+  return unsupported(fmt::format("[backend_traits] backend: expected one that exists, got {}; {}",
                                  name(id), absence(id)));
 }
 

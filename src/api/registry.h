@@ -9,6 +9,8 @@ namespace vsa {
 
 /// The backend's table; null if it is not compiled in or id is outside the enum.
 const BackendTable* find_backend(BackendId id);
+/// What it takes; null if it does not exist yet or id is outside the enum.
+const BackendTraits* find_traits(BackendId id);
 /// Why a backend is not part of this build.
 std::string absence(BackendId id);
 

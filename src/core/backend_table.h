@@ -7,11 +7,23 @@
 
 namespace vsa {
 
+/// What include/vsa/device_memory.h needs of a backend with memory of its own.
+struct DeviceFunctions {
+  Status (*create_stream)(void** stream);
+  void (*destroy_stream)(void* stream);
+  Status (*allocate)(int64_t size_bytes, void** data);
+  void (*release)(void* data);
+  Status (*copy_in)(void* stream, void* to, const void* from, int64_t size_bytes);
+  Status (*copy_out)(void* stream, void* to, const void* from, int64_t size_bytes);
+  Status (*wait)(void* stream);
+};
+
 struct BackendTable {
   BackendId id;
   /// Whether this machine can run it, and on what.
   BackendInfo (*info)();
   BackendTraits traits;
+  const DeviceFunctions* device = nullptr;  ///< null: tensors are in host memory
 
 #define VSA_TABLE_MEMBER(stage, Args, fields) \
   Status (*stage)(const Context&, const Args&) = nullptr;

@@ -7,8 +7,11 @@
 namespace vsa::cuda {
 namespace {
 
-constexpr BackendTable kTable{
-    .id = BackendId::kCuda, .info = info, .traits = kTraits, VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
+constexpr BackendTable kTable{.id = BackendId::kCuda,
+                              .info = info,
+                              .traits = kTraits,
+                              .device = &kDeviceFunctions,
+                              VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
 
 }  // namespace
 }  // namespace vsa::cuda

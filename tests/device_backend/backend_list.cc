@@ -2,6 +2,8 @@
 // program is linked, and with a backend on the fake device in the place of the next one to come.
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "src/api/registry.h"
 #include "tests/device_backend/device.h"
 
@@ -32,11 +34,45 @@ Status run_on_device(std::string_view operation, const Context& context, const A
                     FakeDevice::kWorkspaceBytes));
   }
   ++device->num_calls;
-  device->open();
-  const Status status = compute({.backend = BackendId::kCpu, .num_threads = 1}, args);
-  device->close();
-  return status;
+  const FakeDevice::Opened opened(*device);
+  return compute({.backend = BackendId::kCpu, .num_threads = 1}, args);
 }
+
+// The device's memory and its one stream, for DeviceMemory.
+Status create_stream(void** stream) {
+  *stream = FakeDevice::current()->stream();
+  return {};
+}
+void destroy_stream(void* /*stream*/) {}
+Status allocate(int64_t size_bytes, void** data) {
+  *data = FakeDevice::current()->allocate(static_cast<size_t>(size_bytes));
+  return {};
+}
+void release(void* /*data*/) {}
+Status copy(void* to, const void* from, int64_t size_bytes) {
+  const FakeDevice::Opened opened(*FakeDevice::current());
+  std::memcpy(to, from, static_cast<size_t>(size_bytes));
+  return {};
+}
+Status copy_in(void* stream, void* to, const void* from, int64_t size_bytes) {
+  FakeDevice::current()->count_copy(stream, to, from);
+  return copy(to, from, size_bytes);
+}
+Status copy_out(void* stream, void* to, const void* from, int64_t size_bytes) {
+  FakeDevice::current()->count_copy(stream, from, to);
+  return copy(to, from, size_bytes);
+}
+Status wait(void* /*stream*/) {
+  ++FakeDevice::current()->num_waits;
+  return {};
+}
+constexpr DeviceFunctions kDevice{.create_stream = create_stream,
+                                  .destroy_stream = destroy_stream,
+                                  .allocate = allocate,
+                                  .release = release,
+                                  .copy_in = copy_in,
+                                  .copy_out = copy_out,
+                                  .wait = wait};
 
 #define VSA_FAKE_STAGE(stage, Args, fields)                           \
   Status stage(const Context& context, const Args& args) {            \
@@ -57,6 +93,7 @@ constexpr BackendTable kTable{.id = BackendId::kHip,
                                          .has_streams = true,
                                          .dtype_remedy = "convert it",
                                          .head_dim_remedy = "take another backend"},
+                              .device = &kDevice,
                               VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
 }  // namespace fake
 }  // namespace
@@ -72,6 +109,11 @@ const BackendTable* find_backend(BackendId id) {
     default:
       return nullptr;
   }
+}
+
+const BackendTraits* find_traits(BackendId id) {
+  const BackendTable* table = find_backend(id);
+  return table != nullptr ? &table->traits : nullptr;
 }
 
 std::string absence(BackendId /*id*/) { return "not part of these tests"; }

@@ -1,5 +1,6 @@
 #include "tests/device_backend/device.h"
 
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -30,6 +31,12 @@ FakeDevice* FakeDevice::current() { return current_device; }
 bool FakeDevice::contains(const void* data) const {
   const auto* at = static_cast<const std::byte*>(data);
   return at >= memory_ && at < memory_ + kBytes;
+}
+
+void FakeDevice::count_copy(const void* copy_stream, const void* there, const void* here) {
+  EXPECT_EQ(copy_stream, stream());
+  EXPECT_TRUE(contains(there) && !contains(here));
+  ++num_copies;
 }
 
 void FakeDevice::open() { mprotect(memory_, kBytes, PROT_READ | PROT_WRITE); }

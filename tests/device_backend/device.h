@@ -24,10 +24,25 @@ class FakeDevice : public std::pmr::memory_resource {
   void open();
   void close();
   void* stream() { return this; }
+  /// Open while this lives.
+  class Opened {
+   public:
+    explicit Opened(FakeDevice& device) : device_(device) { device_.open(); }
+    ~Opened() { device_.close(); }
+    Opened(const Opened&) = delete;
+    Opened& operator=(const Opened&) = delete;
+
+   private:
+    FakeDevice& device_;
+  };
+  /// Fails the test unless one is of the device, the other is not, and the stream is the device's.
+  void count_copy(const void* stream, const void* there, const void* here);
 
   /// What the backend counts.
   int num_calls = 0;    ///< that computed
   int num_queries = 0;  ///< for workspace
+  int num_copies = 0;
+  int num_waits = 0;
 
   static constexpr int64_t kWorkspaceBytes = 4096;
 

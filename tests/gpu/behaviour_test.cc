@@ -150,9 +150,9 @@ TEST(GpuBehaviour, P17_ACallTakesItsWorkspaceFromASource) {
   Context context{.backend = BackendId::kCuda};
   context.workspace_source = {.take =
                                   [](void* user, int64_t size_bytes) {
-                                    auto& source = *static_cast<Source*>(user);
-                                    source.asked.push_back(size_bytes);
-                                    return source.workspace;
+                                    auto& own = *static_cast<Source*>(user);
+                                    own.asked.push_back(size_bytes);
+                                    return own.workspace;
                                   },
                               .user = &source};
   throw_if_error(pool(context, args));

@@ -111,7 +111,7 @@ TEST_F(GpuCli, TheClockTimesTheCallAlone) {
   VSA_NEEDS_GPU;
   const TestTensor x = normal_tensor(DType::kBF16, {1, 2, plan.seq_len(), 64}, 1);
   TestTensor pooled(DType::kF32, {1, 2, plan.num_tiles(), 64});
-  cli::Device device;
+  cli::Device device(BackendId::kCuda);
   cli::DeviceClock clock;
   const PoolArgs args =
       cli::on_device(device, {.x = x.view(), .plan = &plan, .pooled = pooled.view()});

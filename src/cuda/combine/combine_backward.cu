@@ -8,7 +8,11 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kInFlight = 2;  // tokens of a thread that are loaded before the first is used
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kCtasOfSm = 4;  // 5 leave it too few registers
+#else
 constexpr int kCtasOfSm = 5;  // with these three 115 us at [1,12,32768,128]; with others 117 to 211
+#endif
 
 /// What a thread reads of one token, all of it before the first use.
 struct Loaded {

@@ -193,9 +193,14 @@ __device__ __forceinline__ void write_row(KeyRow& row, const Threshold& threshol
   if (lane == 0) lut.count[row_idx] = count;
 }
 
-/// CTAs of a multiprocessor, if a thread has 32 registers beside those for keys.
+/// Registers of a thread beside those for keys.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kOtherRegisters = 66;  // fewer spill there
+#else
+constexpr int kOtherRegisters = 32;
+#endif
 constexpr int ctas_of(int registers) {
-  return 65536 / (kWarps * 32) / (std::max(registers, 16) + 32);
+  return 65536 / (kWarps * 32) / (std::max(registers, 16) + kOtherRegisters);
 }
 
 /// kRegisters: of a lane for keys; 0: none.

@@ -7,12 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "src/core/stage_list.h"
+#include "src/core/backend_table.h"
 
 namespace vsa::cuda {
 
 /// What the machine offers; `available` only with a driver and a device that a family supports.
 BackendInfo info();
+
+/// Memory and streams of the current device.
+extern const DeviceFunctions kDeviceFunctions;
 
 /// Compute capability of a device as major * 10 + minor; negative if it cannot be told.
 int capability_of(int device);
