@@ -13,6 +13,9 @@ STABLE_TORCH_LIBRARY(vsa, m) {
       "lse, "
       "Tensor fine_out, Tensor lut, Tensor lut_count)");
   m.def(
+      "inference(Tensor query, Tensor key, Tensor value, Tensor? gate_coarse, Tensor? gate_fine, "
+      "str options) -> Tensor");
+  m.def(
       "video_sparse_attention_backward(Tensor dout, Tensor query, Tensor key, Tensor value, "
       "Tensor? gate_coarse, Tensor? gate_fine, float gate_coarse_weight, float gate_fine_weight, "
       "Tensor lse, Tensor fine_out, Tensor lut, Tensor lut_count, SymInt[] grid, int[] tile_shape, "
@@ -48,6 +51,7 @@ STABLE_TORCH_LIBRARY(vsa, m) {
 template <class Library>
 void implement(Library& m) {
   m.impl("video_sparse_attention", TORCH_BOX(&vsa::torch_ops::video_sparse_attention));
+  m.impl("inference", TORCH_BOX(&vsa::torch_ops::inference));
   m.impl("video_sparse_attention_backward",
          TORCH_BOX(&vsa::torch_ops::video_sparse_attention_backward));
   m.impl("coarse_select", TORCH_BOX(&vsa::torch_ops::coarse_select));

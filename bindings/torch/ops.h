@@ -28,6 +28,12 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 int64_t topk, OptionalDouble scale, const Ints& prefix,
                                 const Ints& q_tile_len, const Ints& kv_tile_len,
                                 const std::string& coarse_rounding, bool save_for_backward);
+/// The first output alone, for calls that take longer to make than to run. `options` are words with
+/// one space between: f h w of the grid, f h w of a tile, topk, scale or "none", weight of
+/// gate_coarse, weight of gate_fine, coarse_rounding, then the length of each prefix segment.
+TorchTensor inference(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
+                      const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,
+                      const std::string& options);
 /// (dquery, dkey, dvalue, dgate_coarse, dgate_fine); shape [0] for a gate that is no tensor.
 Tensors5 video_sparse_attention_backward(
     const TorchTensor& dout, const TorchTensor& query, const TorchTensor& key,

@@ -263,3 +263,13 @@ def test_T50_the_device_of_the_tensors_decides(inputs):
     assert out.device.index == 1 and torch.equal(out.to("cuda:0"), want)
     with pytest.raises(ValueError, match="key: expected .* on cuda:0, got .* on cuda:1"):
         operator(inputs[0], inputs[1].to("cuda:1"), inputs[2])
+
+
+@pytest.mark.parametrize("options", [{}, {"gate_fine": 0.0}, {"gate_coarse": 0.5, "scale": 0.1}, {"prefix": [3, 70]}], ids=str)
+def test_p17_the_output_alone_has_the_same_bits(make, options):
+    """Without a gradient lse and the list are not made, or are in the workspace."""
+    tokens = TOKENS + sum(options.get("prefix", []))
+    tensors = [make(2, tokens, 4, 64, dtype=torch.bfloat16).cuda() for _ in range(3 if "gate_coarse" in options else 4)]
+    want, _ = operator(*tensors, return_lse=True, **options)
+    for _ in range(2):
+        assert torch.equal(operator(*tensors, **options), want)

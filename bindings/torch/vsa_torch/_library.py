@@ -16,5 +16,5 @@ torch.ops.load_library(Path(__file__).with_name("_vsa_ops.so"))
 
 from vsa_torch._errors import translate_errors_of  # noqa: E402  after the check of the version
 
-for _name in (*FORWARD, *BACKWARD, "implements"):
+for _name in (*FORWARD, *BACKWARD, "inference", "implements"):
     translate_errors_of(getattr(torch.ops.vsa, _name))

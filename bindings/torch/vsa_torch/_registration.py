@@ -41,6 +41,14 @@ def _(query, key, value, gate_coarse, gate_fine, gate_coarse_weight, gate_fine_w
             query.new_empty(query.shape if save_for_backward else (0,)), lut, lut_count)
 
 
+@torch.library.register_fake("vsa::inference")
+def _(query, key, value, gate_coarse, gate_fine, options):
+    for tensor in (key, value, gate_coarse, gate_fine):  # one on meta brings the others here, too
+        if tensor is not None and tensor.device != query.device:
+            raise ValueError(f"[inference] expected tensors on {query.device}, got one on {tensor.device}")
+    return query.new_empty(query.shape)
+
+
 @torch.library.register_fake("vsa::video_sparse_attention_backward")
 def _(dout, query, key, value, gate_coarse, gate_fine, gate_coarse_weight, gate_fine_weight, lse,
       fine_out, lut, lut_count, grid, tile_shape, scale, prefix, q_tile_len, kv_tile_len):
@@ -180,7 +188,8 @@ for _name, (_setup, _backward) in _AUTOGRAD.items():
 # takes the same steps without that detour.
 
 
-def _below_autograd(operator, arguments):
+def below_autograd(operator, arguments):
+    """The operator, for arguments of which no gradient is asked."""
     with torch._C._AutoDispatchBelowAutograd():
         return operator(*arguments)
 
@@ -190,7 +199,7 @@ def _function(name, setup, backward):
     operator = getattr(torch.ops.vsa, name).default
 
     def forward(ctx, *inputs):
-        output = _below_autograd(operator, inputs)
+        output = below_autograd(operator, inputs)
         setup(ctx, inputs, output)
         return output
 
@@ -207,14 +216,14 @@ def call(name, needs_grad, *arguments):
         return getattr(torch.ops.vsa, name).default(*arguments)
     if needs_grad:
         return _FUNCTIONS[name].apply(*arguments)
-    return _below_autograd(getattr(torch.ops.vsa, name).default, arguments)
+    return below_autograd(getattr(torch.ops.vsa, name).default, arguments)
 
 
 def _call_backward(operator, *arguments):
     """The backward operator. With create_graph its result knows that it has no derivative."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return operator(*arguments)
-    return _below_autograd(operator, arguments)
+    return below_autograd(operator, arguments)
 
 
 # --- what there is not ---------------------------------------------------------------------------
@@ -229,3 +238,10 @@ def _no_second_derivative(name):
 
 for _name in BACKWARD:
     torch.library.register_autograd(f"vsa::{_name}", _no_second_derivative(_name))
+
+
+def _no_gradient(ctx, *grads):
+    raise NotImplementedError("[inference] requires_grad: expected False, got True; use video_sparse_attention")
+
+
+torch.library.register_autograd("vsa::inference", _no_gradient)

@@ -1,12 +1,13 @@
 """The operators as functions: keyword arguments, checks in PyTorch's words, autocast."""
 
+import functools
 import math
 from typing import NamedTuple
 
 import torch
 from torch.autograd import forward_ad
 
-from vsa_torch import _checks
+from vsa_torch import _checks, _inference
 from vsa_torch._registration import call
 from vsa_torch.tiling import count_tiles, kept_tiles
 
@@ -56,6 +57,28 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     """
     operation = "video_sparse_attention"
     _checks.flag(operation, "return_lse", return_lse)
+    layout = grid, q_tile_len, kv_tile_len, tile_shape, prefix
+    gates = gate_coarse, gate_fine
+    rest = topk, sparsity, scale, coarse_rounding
+    if (not return_lse and q_tile_len is None and kv_tile_len is None and _inference.serves(query, key, value, *gates)
+            and _inference.are_plain(grid, tile_shape, prefix, *rest)):
+        try:
+            numbers = [None if type(gate) is torch.Tensor else gate for gate in gates]
+            options = _options(grid, tile_shape, tuple(prefix) if prefix else None, *numbers, *rest)
+            return _inference.call(query, key, value, *gates, options)
+        except (ValueError, NotImplementedError, torch.OutOfMemoryError):
+            _attention_arguments(query, key, value, gates, layout, rest)  # if these are why, says so in PyTorch's words
+            raise
+    *arguments, needs_grad = _attention_arguments(query, key, value, gates, layout, rest)
+    out, lse, *_ = call(operation, needs_grad, *arguments, needs_grad)
+    return (out, lse) if return_lse else out
+
+
+def _attention_arguments(query, key, value, gates, layout, rest):
+    """What the operator takes, checked; the last is whether a gradient is asked for."""
+    operation = "video_sparse_attention"
+    grid, q_tile_len, kv_tile_len, tile_shape, prefix = layout
+    topk, sparsity, scale, coarse_rounding = rest
     tile_shape = _checks.tile_shape(operation, tile_shape)
     prefix = _checks.prefix_lengths(operation, prefix)
     _either(operation, grid=grid, q_tile_len=q_tile_len)
@@ -66,18 +89,30 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     q = kv = _side(operation, "q", grid, q_tile_len, tile_shape, prefix)
     if kv_tile_len is not None:
         kv = _side(operation, "kv", None, kv_tile_len, tile_shape)
-    coarse_tensor, coarse_weight = _gate(operation, "gate_coarse", gate_coarse, 0.0)
-    fine_tensor, fine_weight = _gate(operation, "gate_fine", gate_fine, 1.0)
+    coarse_tensor, coarse_weight = _gate(operation, "gate_coarse", gates[0], 0.0)
+    fine_tensor, fine_weight = _gate(operation, "gate_fine", gates[1], 1.0)
     tensors = _autocast(query, key, value, coarse_tensor, fine_tensor)
     gates = [(name, tensor) for name, tensor in zip(("gate_coarse", "gate_fine"), tensors[3:]) if tensor is not None]
     _checks.qkv(operation, *tensors[:3], q.sequence, kv.sequence, gates=gates)
     topk = _topk(operation, topk, sparsity,
                  count_tiles(q.grid, tile_shape) if grid is not None else len(kv.tile_len))
-    needs_grad = _needs_grad(operation, *tensors)
-    out, lse, *_ = call(operation, needs_grad, *tensors, coarse_weight, fine_weight, q.grid, tile_shape, topk,
-                        _scale(operation, scale), prefix, q.tile_len, kv.tile_len,
-                        _checks.choice(operation, "coarse_rounding", coarse_rounding, _ROUNDINGS), needs_grad)
-    return (out, lse) if return_lse else out
+    return (*tensors, coarse_weight, fine_weight, q.grid, tile_shape, topk, _scale(operation, scale), prefix,
+            q.tile_len, kv.tile_len, _checks.choice(operation, "coarse_rounding", coarse_rounding, _ROUNDINGS),
+            _needs_grad(operation, *tensors))
+
+
+@functools.lru_cache(maxsize=256)
+def _options(grid, tile_shape, prefix, gate_coarse, gate_fine, topk, sparsity, scale, coarse_rounding):
+    """The arguments beside the tensors, checked, as the text that torch.ops.vsa.inference takes."""
+    operation = "video_sparse_attention"
+    tile_shape = _checks.tile_shape(operation, tile_shape)
+    prefix = _checks.prefix_lengths(operation, prefix)
+    grid = _checks.extents(operation, "grid", grid)
+    weights = _gate(operation, "gate_coarse", gate_coarse, 0.0)[1], _gate(operation, "gate_fine", gate_fine, 1.0)[1]
+    topk = _topk(operation, topk, sparsity, count_tiles(grid, tile_shape))
+    scale = "none" if scale is None else _scale(operation, scale)
+    rounding = _checks.choice(operation, "coarse_rounding", coarse_rounding, _ROUNDINGS)
+    return " ".join(map(str, (*grid, *tile_shape, topk, scale, *weights, rounding, *prefix)))
 
 
 def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, sparsity=None,

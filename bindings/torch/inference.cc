@@ -1,0 +1,90 @@
+// torch.ops.vsa.inference: the whole operator where only its output is wanted. Host-only.
+//
+// PyTorch turns every list, float and int of a call into an object of its own on the way from
+// Python, which for video_sparse_attention takes as long as its launches. So this operator has the
+// same arguments in one text, and of the outputs the one that everybody wants: what backward would
+// need is in the workspace or not made.
+#include <algorithm>
+#include <charconv>
+
+#include "bindings/torch/ops.h"
+
+namespace vsa::torch_ops {
+namespace {
+
+/// The words of a text, one after the other.
+class Words {
+ public:
+  explicit Words(std::string_view text) : rest_(text) {}
+
+  bool done() const { return rest_.empty(); }
+
+  std::string_view next() {
+    const size_t end = std::min(rest_.find(' '), rest_.size());
+    const std::string_view word = rest_.substr(0, end);
+    rest_.remove_prefix(std::min(end + 1, rest_.size()));
+    return word;
+  }
+
+  template <class Number>
+  Number number() {
+    return to_number<Number>(next());
+  }
+
+  Ints three() { return {number<int64_t>(), number<int64_t>(), number<int64_t>()}; }
+
+  OptionalDouble number_or_none() {
+    const std::string_view word = next();
+    return word == "none" ? std::nullopt : OptionalDouble(to_number<double>(word));
+  }
+
+ private:
+  template <class Number>
+  static Number to_number(std::string_view word) {
+    Number value{};
+    const char* end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, value);
+    if (error != std::errc() || stop != end) reject("inference", "options", "a number", word);
+    return value;
+  }
+
+  std::string_view rest_;
+};
+
+}  // namespace
+
+TorchTensor inference(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
+                      const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,
+                      const std::string& options) {
+  const Arguments args("video_sparse_attention", query);
+  Words words(options);
+  const Ints grid = words.three();
+  const Ints tile_shape = words.three();
+  const auto topk = words.number<int64_t>();
+  const OptionalDouble scale = words.number_or_none();
+  const auto gate_coarse_weight = words.number<double>();
+  const auto gate_fine_weight = words.number<double>();
+  const CoarseRounding rounding = args.rounding(words.next());
+  Ints prefix;
+  while (!words.done()) prefix.push_back(words.number<int64_t>());
+
+  const SharedPlan plan = args.plan(grid, tile_shape, prefix);
+  const std::vector<int32_t> prefix_list = prefix_tiles(*plan);
+  AttentionArgs call{.q = args.bshd("query", query),
+                     .k = args.bshd("key", key),
+                     .v = args.bshd("value", value),
+                     .gate_coarse = args.gate("gate_coarse", gate_coarse, gate_coarse_weight),
+                     .gate_fine = args.gate("gate_fine", gate_fine, gate_fine_weight),
+                     .q_plan = plan.get(),
+                     .kv_plan = plan.get(),
+                     .select = args.select(topk, *plan, prefix_list),
+                     .scale = scale_of(scale),
+                     .rounding = rounding,
+                     .out = {}};
+  TorchTensor out = new_like(query);
+  call.out = args.bshd("out", out);
+  run<AttentionArgs>(vsa::attention_forward, query, call);
+  return out;
+}
+
+}  // namespace vsa::torch_ops
