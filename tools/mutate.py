@@ -25,7 +25,7 @@ from mutations_gpu import GPU_MUTATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPY = ROOT / "build-mutation" / "tree"
-BUILD = ROOT / "build-mutation" / "build"
+BUILD = COPY / "build"
 BUNDLE = ROOT / "build-mutation" / "gpu"
 # A mutation may turn a loop into an endless one; no named test takes half as long.
 TEST_TIMEOUT_S = 300
@@ -50,7 +50,7 @@ def copy_tree():
             target.write_bytes(content)
         shutil.copymode(ROOT / name, target)  # the build runs scripts of the tree
     for path in COPY.rglob("*"):
-        if path.is_file() and str(path.relative_to(COPY)) not in wanted:
+        if path.is_file() and BUILD not in path.parents and str(path.relative_to(COPY)) not in wanted:
             path.unlink()
 
 
@@ -113,14 +113,16 @@ def make_bundle(chosen, jobs):
     shutil.rmtree(BUNDLE, ignore_errors=True)
     (BUNDLE / "lib").mkdir(parents=True)
     keep_program("unchanged")
-    lines = []
-    for number, mutation in enumerate(sorted(chosen, key=lambda m: m.file)):  # a file is restored, and compiled again, once
+    lines, failed = [], 0
+    for number, mutation in enumerate(sorted(chosen, key=lambda m: m.file)):  # each file is restored once
         start = time.monotonic()
         try:
             with built(mutation, jobs):
                 keep_program(f"mutant{number}")
         except Failure as failure:
-            raise Failure(f"{mutation.name}: {failure}") from None
+            failed += 1
+            print(f"{mutation.name}  {failure}", flush=True)
+            continue
         lines.append(f"mutant{number}\t{mutation.test}\t{mutation.name}\n")
         print(f"{mutation.name}  built ({time.monotonic() - start:.0f} s)", flush=True)
     (BUNDLE / "mutants.tsv").write_text("".join(lines))
@@ -134,7 +136,7 @@ def make_bundle(chosen, jobs):
                    check=True)
     print(f"{archive}: {archive.stat().st_size / 2**20:.0f} MiB. Where there is a GPU:\n"
           f"tar -xf {archive.name} && {BUNDLE.name}/gpu_run.sh mutations")
-    return 0
+    return 1 if failed else 0
 
 
 def main():
@@ -150,12 +152,12 @@ def main():
     copy_tree()
     for mutation in chosen:
         mutated(mutation, (COPY / mutation.file).read_text())
-    # -O1: what is compiled here runs once.
+    # -O1: what is compiled here runs once. Kernels are those that are shipped.
+    kind = ["-DCMAKE_BUILD_TYPE=Release"] if args.gpu else ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1"]
     needs_runtime = any(m.file.startswith("runtime/") for m in chosen)
     subprocess.run(["cmake", "-S", COPY, "-B", BUILD, "-G", "Ninja",
                     f"-DVSA_BUILD_RUNTIME={'ON' if needs_runtime else 'OFF'}",
-                    "-DVSA_BUILD_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug",
-                    "-DCMAKE_CXX_FLAGS_DEBUG=-O1", "--log-level=WARNING"], check=True,
+                    "-DVSA_BUILD_TESTS=ON", *kind, "--log-level=WARNING"], check=True,
                    stdout=subprocess.DEVNULL)
     for mutation in [m for m in chosen if not is_built(m.binary)]:
         print(f"{mutation.name}  SKIPPED: this machine does not build {mutation.binary}", flush=True)
