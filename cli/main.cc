@@ -58,9 +58,11 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
   app.option_defaults()->always_capture_default(false);
   add_plan(app);
   add_attend(app);
+#ifdef VSA_WITHOUT_VIDEO
+  add_bench(app);
+#else
   add_inspect(app);
   add_bench(app);
-#ifndef VSA_WITHOUT_VIDEO
   add_generate(app);
   add_decode(app);
   add_verify(app);
