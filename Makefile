@@ -30,10 +30,10 @@ SEED ?= 7
 .PHONY: demo
 demo: build  ## generate a video with the shipped model, through VSA and once dense, into out/demo
 	@mkdir -p out/demo
-	@$(VSA) generate --compare --prompt "$(PROMPT)" --seed $(SEED) --scale 4 --overwrite -o out/demo/video.mp4 \
+	@$(VSA) generate --compare --prompt "$(PROMPT)" --seed $(SEED) --upscale 4 --overwrite -o out/demo/video.mp4 \
 	  --contact-sheet out/demo/contact-sheet.png --report out/demo/report.json \
 	  --latents out/demo/latents.safetensors
-	@$(VSA) decode out/demo/latents.safetensors --scale 4 -o out/demo/video.gif
+	@$(VSA) decode out/demo/latents.safetensors --upscale 4 -o out/demo/video.gif
 	@printf '\n"%s"\n' "$(PROMPT)"
 	@printf '  %s\n' "mp4            out/demo/video.mp4 (dense: video-dense.mp4, both: video-compare.mp4)" \
 	  "gif            out/demo/video.gif" \

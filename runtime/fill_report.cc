@@ -60,13 +60,13 @@ void describe(const GenerateOptions& options, const ModelFolder& model, const Ru
   report.num_threads = nn::num_threads();
   report.model = folder_name(model.root);
   report.prompt = options.prompt;
-  report.negative_prompt = options.negative_prompt;
+  report.negative_prompt = plan.negative_prompt;
   report.seed = plan.seed;
   report.steps = plan.steps;
   report.frames = plan.frames;
   report.height_px = plan.size.height;
   report.width_px = plan.size.width;
-  report.fps = model.fps;
+  report.fps = plan.fps;
   report.guidance = plan.guidance;
   report.shift = model.shift;
   report.attention = name(options.attention);

@@ -54,7 +54,8 @@ struct GenerateOptions {
   std::optional<int64_t> steps;
   std::optional<int64_t> frames;
   std::optional<FrameSize> size;
-  std::optional<double> guidance;  ///< 1: no unconditional pass
+  std::optional<double> guidance;  ///< 1: no unconditional pass, negative_prompt has no effect
+  std::optional<double> fps;       ///< frames per second that the video plays at
 
   Attention attention = Attention::kVsa;
   std::optional<double> sparsity;     ///< vsa: 1 - kept share; not together with topk

@@ -10,6 +10,7 @@
 
 #include "runtime/io/printable.h"
 #include "runtime/sampler/flow_euler.h"
+#include "runtime/video/write_video.h"
 
 namespace vsa::runtime {
 namespace {
@@ -79,8 +80,19 @@ Status resolve_sampler(const GenerateOptions& options, const ModelFolder& model,
         "[generate] seed: expected a number of at least 0, or -1 for a random one, got {}",
         options.seed));
   }
+  plan.fps = options.fps.value_or(model.fps);
+  if (!(plan.fps > 0.0 && plan.fps <= video::kMaxFps)) {
+    return invalid_argument(fmt::format(
+        "[generate] fps: expected more than 0 and at most {}, got {}", video::kMaxFps, plan.fps));
+  }
   plan.steps = *steps;
   plan.guidance = *guidance;
+  if (plan.passes() == 2) {
+    plan.negative_prompt = options.negative_prompt;
+  } else if (!options.negative_prompt.empty()) {
+    plan.warnings.push_back(
+        fmt::format("negative prompt: it has no effect at guidance {}", plan.guidance));
+  }
   plan.seed = options.seed;
   if (plan.seed == -1) {
     std::random_device entropy;  // 31 bits: a seed that is easy to retype

@@ -19,6 +19,8 @@ struct RunPlan {
   int64_t frames = 0;
   FrameSize size;
   double guidance = 1.0;
+  std::string negative_prompt;  ///< empty where guidance makes no use of it
+  double fps = 0.0;
   Grid grid;  ///< in tokens
   TileShape tile;
   int64_t num_tiles = 0;

@@ -34,7 +34,7 @@ THIRD_PARTY = {
     "hwy/": {"src/cpu/", "runtime/nn/", "tests/"},
     "oneapi/": {"runtime/", "cli/", "tests/"},
     "dnnl": {"runtime/", "cli/"},
-    "CLI/": {"cli/"},
+    "CLI/": {"cli/", "tests/"},
     "nlohmann/": {"runtime/", "cli/", "tests/"},
     "libav": {"runtime/", "tests/"},
     "libsw": {"runtime/", "tests/"},

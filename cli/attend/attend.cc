@@ -29,7 +29,7 @@ struct AttendCommand {
   TensorOptions tensors;
   std::string output;
   KeepOptions keep;
-  std::string forced_columns, dense_rows;
+  std::vector<int64_t> forced_columns, dense_rows;
   std::string gate_coarse, gate_fine;
   BackendOptions backend;
   bool lse = false, lut = false, json = false;
@@ -60,12 +60,10 @@ Gate fine_gate(const std::string& option, AttentionInput& input) {
                 fmt::format("--gate-fine: expected one or a tensor of the file, got {}", option));
 }
 
-std::vector<int32_t> parse_tiles(const char* option, const std::string& text) {
+/// Numbers of tiles, which the option keeps below 2^31.
+std::vector<int32_t> tiles_of(const std::vector<int64_t>& numbers) {
   std::vector<int32_t> tiles;
-  if (text.empty()) return tiles;
-  for (const int64_t t : parse_integers(option, text, 0, 0, "tile numbers between commas")) {
-    tiles.push_back(static_cast<int32_t>(t));
-  }
+  for (const int64_t t : numbers) tiles.push_back(static_cast<int32_t>(t));
   return tiles;
 }
 
@@ -128,8 +126,8 @@ double attend_on_device(BackendId backend, const AttentionArgs& args) {
 
 AttendResult attend(const AttendCommand& command, AttentionInput& input, const Context& context,
                     const InterruptScope& interrupt) {
-  const std::vector<int32_t> forced = parse_tiles("--forced-columns", command.forced_columns);
-  const std::vector<int32_t> dense = parse_tiles("--dense-rows", command.dense_rows);
+  const std::vector<int32_t> forced = tiles_of(command.forced_columns);
+  const std::vector<int32_t> dense = tiles_of(command.dense_rows);
   const SelectOptions select{.topk = command.keep.topk_of(input.kv_plan().num_tiles()),
                              .forced_columns = forced,
                              .dense_rows = dense};
@@ -187,8 +185,8 @@ void write(const AttendCommand& command, const AttentionInput& input, AttendResu
   }
   const io::Metadata metadata = {{"vsa.version", VSA_VERSION_STRING},
                                  {"vsa.backend", command.backend.backend},
-                                 {"vsa.grid", command.tensors.grid},
-                                 {"vsa.tile", command.tensors.tile},
+                                 {"vsa.grid", to_text(input.grid())},
+                                 {"vsa.tile", to_text(input.tile())},
                                  {"vsa.layout", command.tensors.layout}};
   check(io::write_safetensors(command.output, tensors, metadata));
 }
@@ -221,6 +219,7 @@ void report(const AttendCommand& command, const AttentionInput& input, const Att
 
 void run(const AttendCommand& command) {
   const Context context = command.backend.context();
+  command.backend.warn_of_unused_threads();
   check_distinct({{"input", command.tensors.file}, {"--output", command.output}});
   AttentionInput input(command.tensors);
   const InterruptScope interrupt;
@@ -236,18 +235,26 @@ void add_attend(CLI::App& app) {
   auto options = std::make_shared<AttendCommand>();
   CLI::App& command = *app.add_subcommand("attend", "the operator on tensors of a file");
   options->tensors.add_to(command);
-  command.add_option("-o,--output", options->output, "FILE.safetensors with out")->required();
+  add_text(command, {.names = "-o,--output", .kind = kFileKind, .help = "safetensors with out"},
+           options->output)
+      .required();
   options->keep.add_to(command);
-  command.add_option("--forced-columns", options->forced_columns,
-                     "kv tiles that every row keeps besides, as 0,1,2");
-  command.add_option("--dense-rows", options->dense_rows,
-                     "query tiles that keep everything, as 0,1,2");
-  command.add_option("--gate-coarse", options->gate_coarse,
-                     "zero, one or the name of a tensor; default: the tensor gate_coarse");
-  command.add_option("--gate-fine", options->gate_fine,
-                     "one or the name of a tensor; default: gate_fine if it is there, else one");
-  command.add_flag("--lse", options->lse, "also write lse [B,H,S], natural log");
-  command.add_flag("--lut", options->lut, "also write lut [B,H,Nq,pitch] and lut_count [B,H,Nq]");
+  add_list(command, "--forced-columns", options->forced_columns, {},
+           "kv tiles that every row keeps besides");
+  add_list(command, "--dense-rows", options->dense_rows, {}, "query tiles that keep everything");
+  add_text(command,
+           {.names = "--gate-coarse",
+            .kind = kTextKind,
+            .help = "zero, one or the name of a tensor; default: the tensor gate_coarse"},
+           options->gate_coarse);
+  add_text(command,
+           {.names = "--gate-fine",
+            .kind = kTextKind,
+            .help = "one or the name of a tensor; default: gate_fine if it is there, else one"},
+           options->gate_fine);
+  add_flag(command, "--lse", options->lse, "also write lse [B,H,S], natural log");
+  add_flag(command, "--lut", options->lut, "also write lut [B,H,Nq,pitch] and lut_count [B,H,Nq]");
+  add_example(command, "vsa attend in.safetensors -o out.safetensors --grid 8,16,16 --keep 0.25");
   options->backend.add_to(command);
   add_json_option(command, options->json);
   command.callback([options] { run(*options); });

@@ -116,6 +116,18 @@ void print_cases(const std::vector<BenchCase>& cases, bool json) {
   }
 }
 
+/// What has no effect on a list of cases.
+void warn_of_unused(const BenchCommand& command) {
+  const auto unused = [](const char* option, bool given) {
+    if (given) warn(fmt::format("{}: has no effect with --list", option));
+  };
+  unused("--stage", !command.stages.empty());
+  unused("--dtype", !command.dtype.empty());
+  unused("--repeats", command.repeats != BenchCommand{}.repeats);
+  unused("--backend", command.backend.backend != BackendOptions{}.backend);
+  unused("--threads", command.backend.threads != 0);
+}
+
 void run(const BenchCommand& command) {
   const std::vector<std::string> stages = bench_stages();
   for (const std::string& wanted : command.stages) {
@@ -124,12 +136,10 @@ void run(const BenchCommand& command) {
           fmt::format("--stage: expected one of {}, got {}", fmt::join(stages, ", "), wanted));
     }
   }
-  if (command.repeats < 1) {
-    fail_usage(fmt::format("--repeats: expected at least 1, got {}", command.repeats));
-  }
   const Context context = command.backend.context();
   const std::vector<BenchCase> cases = chosen_cases(command);
   if (command.list) {
+    warn_of_unused(command);
     print_cases(cases, command.json);
     return;
   }
@@ -149,12 +159,22 @@ void run(const BenchCommand& command) {
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchCommand>();
   CLI::App& command = *app.add_subcommand("bench", "speed of the stages and of the operator");
-  command.add_option("--cases", options->cases, "file or folder of cases")->capture_default_str();
-  command.add_option("--case", options->names, "run these cases only");
-  command.add_option("--stage", options->stages, "run these stages only");
-  command.add_option("--dtype", options->dtype, "bf16, f16, f32 or f64 instead of the cases' own");
-  command.add_option("--repeats", options->repeats, "samples of each")->capture_default_str();
-  command.add_flag("--list", options->list, "list the cases and end");
+  add_text(command,
+           {.names = "--cases",
+            .kind = kPathKind,
+            .help = "file or folder of cases",
+            .default_value = options->cases},
+           options->cases);
+  add_values(command, {.names = "--case", .kind = "NAME", .help = "run these cases only"},
+             options->names);
+  add_values(command, {.names = "--stage", .kind = "STAGE", .help = "run these stages only"},
+             options->stages);
+  add_choice(command,
+             {.names = "--dtype", .kind = {}, .help = "of q, k, v; default: that of each case"},
+             {"f32", "bf16", "f16", "f64"}, options->dtype);
+  add_whole(command, "--repeats", options->repeats, {.least = 1}, "samples of each");
+  add_flag(command, "--list", options->list, "list the cases and end");
+  add_example(command, "vsa bench --case quick --repeats 5");
   options->backend.add_to(command);
   add_json_option(command, options->json);
   command.callback([options] { run(*options); });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "cli/common/command.h"
@@ -19,17 +20,13 @@ constexpr const char* kForm = "name grid tile heads kv_heads head_dim keep dtype
 int64_t keep_of(const std::string& text, int64_t num_tiles) {
   KeepOptions keep;
   if (text.find('.') == std::string::npos) {
-    keep.topk = parse_integers("keep", text, 1, 1, "a share or a number of tiles")[0];
+    keep.topk =
+        parse_whole("keep", text, {.least = 1, .description = "a share or a number of tiles"});
   } else {
-    size_t used = 0;
-    double share = 0.0;
-    try {
-      share = std::stod(text, &used);
-    } catch (const std::exception&) {
-      used = 0;
-    }
-    if (used != text.size()) fail_usage("keep: expected a share, got " + text);
-    keep.keep = share;
+    keep.keep = parse_number("keep", text,
+                             {.least = std::numeric_limits<double>::denorm_min(),
+                              .most = 1.0,
+                              .description = "a share above 0 and at most 1.0"});
   }
   return keep.topk_of(num_tiles);
 }
@@ -38,7 +35,7 @@ BenchCase parse_case(const std::vector<std::string>& fields) {
   if (fields.size() != 8)
     fail_usage(fmt::format("expected {}, got {} fields", kForm, fields.size()));
   const auto count = [&](size_t i, const char* what) {
-    return parse_integers(what, fields[i], 1, 1, "a number of at least 1")[0];
+    return parse_whole(what, fields[i], {.least = 1, .most = std::numeric_limits<int32_t>::max()});
   };
   BenchCase c{.name = fields[0],
               .grid = parse_grid("grid", fields[1]),

@@ -150,7 +150,7 @@ void add_backward(Stages& to, BenchProblem& p) {
 Contestant gemm_contestant(GemmBase& gemm, const Context& context) {
   Contestant x{.stage = "gemm", .flops = GemmBase::flops()};
   if (is_on_device(context.backend)) {
-    x.refusal = "[gemm] backend: expected reference or cpu, got " +
+    x.refusal = "gemm: backend: expected reference or cpu, got " +
                 std::string(name(context.backend)) + "; the GEMM is the processor's";
   } else {
     x.run = [&gemm]() -> Status {

@@ -48,7 +48,7 @@ void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,
     const Result<double> first_ms = wall_ms(x, 1);
     const std::optional<int64_t> peak = memory.extra_bytes();
     if (first_ms.status().code() == StatusCode::kUnsupported) {
-      x.refusal = first_ms.status().message();
+      x.refusal = of_stage(first_ms.status().message());
       continue;
     }
     check(first_ms.status());

@@ -134,7 +134,7 @@ void BenchProblem::run_stage(const std::string& stage, const std::function<Statu
   const Status status = call();
   if (status.ok()) return;
   if (status.code() != StatusCode::kUnsupported) check(status);
-  refusals_[stage] = status.message();
+  refusals_[stage] = of_stage(status.message());
 }
 
 void BenchProblem::look_at(int64_t first, int64_t count) {

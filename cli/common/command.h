@@ -2,13 +2,12 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <limits>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "cli/common/option.h"
 #include "vsa/backend.h"
-#include "vsa/tensor.h"
-#include "vsa/tiling.h"
 
 namespace vsa::cli {
 
@@ -21,7 +20,10 @@ void add_generate(CLI::App& app);
 void add_decode(CLI::App& app);
 void add_verify(CLI::App& app);
 
-/// --json.
+/// A command line that shows how a subcommand is used: in its help, and where something is missing.
+void add_example(CLI::App& command, const std::string& example);
+
+/// --json: results as JSON.
 void add_json_option(CLI::App& command, bool& json);
 
 /// --backend and --threads.
@@ -30,9 +32,16 @@ struct BackendOptions {
   int threads = 0;
 
   void add_to(CLI::App& command);
-  /// Throws Failure: kUsage for an unknown name, kUnsupported for a backend that is absent here.
+  /// Throws Failure(kUnsupported) for a backend that is absent here.
   Context context() const;
+  /// For commands of which the CPU backend alone runs on several threads.
+  void warn_of_unused_threads() const;
 };
+
+inline constexpr NumberRange kSparsityRange{.least = 0.0, .most = 1.0};
+inline constexpr NumberRange kKeepRange{.least = std::numeric_limits<double>::denorm_min(),
+                                        .most = 1.0,
+                                        .description = "a number above 0 and at most 1"};
 
 /// --sparsity, --topk and --keep: how many kv tiles a query tile keeps.
 struct KeepOptions {
@@ -42,17 +51,12 @@ struct KeepOptions {
 
   void add_to(CLI::App& command);
   bool given() const { return sparsity || keep || topk; }
+  /// Throws Failure(kUsage) if more than one is given.
+  void check_at_most_one() const;
+  /// --sparsity, or what --keep makes of it.
+  std::optional<double> as_sparsity() const;
   /// Throws Failure(kUsage) unless exactly one is given and in range.
   int64_t topk_of(int64_t num_kv_tiles) const;
 };
-
-/// "21,30,52" (x or * separate as well); throws Failure(kUsage) unless three integers >= 1.
-Grid parse_grid(const std::string& option, const std::string& text);
-TileShape parse_tile(const std::string& option, const std::string& text);
-/// f32, bf16, f16 or f64.
-DType parse_dtype(const std::string& option, const std::string& text);
-/// Exactly `count` integers (any number if 0) in [least, 2^31).
-std::vector<int64_t> parse_integers(const std::string& option, const std::string& text,
-                                    size_t count, int64_t least, const std::string& expected);
 
 }  // namespace vsa::cli

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "vsa/status.h"
@@ -30,6 +31,12 @@ class Failure : public std::runtime_error {
   ExitCode code_;
   std::string hint_;
 };
+
+/// A message of the library without the names of calls that it begins with ("[fine] "), which are
+/// for whoever called the library, not for whoever typed a command.
+std::string plain(std::string_view message);
+/// The same where calls are stages, which users know: "fine: ...".
+std::string of_stage(std::string_view message);
 
 /// The exit code of a failed call.
 ExitCode exit_code(StatusCode code);

@@ -57,6 +57,8 @@ void write_stderr(std::string_view text) {
 
 void note(std::string_view text) { write_stderr(fmt::format("{}\n", text)); }
 
+void warn(std::string_view text) { note(fmt::format("warning: {}", text)); }
+
 void open_standard_streams() {
   // Read-only, so that a write fails, as it did before: results that nobody gets are an error.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {

@@ -20,6 +20,8 @@ void print_json_line(const nlohmann::ordered_json& document);
 void write_stderr(std::string_view text);
 /// One line for the user on stderr; never part of a result.
 void note(std::string_view text);
+/// "warning: ..." on stderr: what was asked for has no effect, or another one than may be thought.
+void warn(std::string_view text);
 
 /// Gives closed standard streams a place where writes fail. Otherwise the next file that is opened
 /// gets their number, and what is meant for the user ends in it. To be called before any file is

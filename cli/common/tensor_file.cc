@@ -13,18 +13,14 @@ namespace vsa::cli {
 namespace {
 
 Layout parse_layout(const std::string& text) {
-  if (text == "bshd") return Layout::kBshd;
-  if (text == "bhsd") return Layout::kBhsd;
-  fail_usage(fmt::format("--layout: expected bshd or bhsd, got {}", text));
+  return text == "bshd" ? Layout::kBshd : Layout::kBhsd;
 }
-
-std::string grid_text(Grid grid) { return fmt::format("{},{},{}", grid.f, grid.h, grid.w); }
 
 /// The sequence axis must be the grid.
 void check_length(const char* option, Grid grid, const char* tensor, const ConstTensor& t) {
   if (t.shape[2] == grid.num_tokens()) return;
   fail_usage(fmt::format("{}: expected the {} tokens of {}, got {} = {} tokens", option, t.shape[2],
-                         tensor, grid_text(grid), grid.num_tokens()),
+                         tensor, to_text(grid), grid.num_tokens()),
              "is --layout right? It says which axis of the file counts tokens");
 }
 
@@ -44,28 +40,36 @@ void check_together(const ConstTensor& q, const ConstTensor& k, const ConstTenso
 }  // namespace
 
 void TensorOptions::add_to(CLI::App& command) {
-  command.add_option("input", file, "FILE.safetensors with q, k and v of 4 axes")->required();
-  command.add_option("--grid", grid, "video in tokens, F,H,W")->required();
-  command.add_option("--kv-grid", kv_grid, "the same of k and v; default: as --grid");
-  command.add_option("--tile", tile, "tile edges in tokens, F,H,W")->capture_default_str();
-  command.add_option("--layout", layout, "axes on file: bshd or bhsd")->capture_default_str();
-  command.add_option("--q", q, "name of the tensor")->capture_default_str();
-  command.add_option("--k", k, "name of the tensor")->capture_default_str();
-  command.add_option("--v", v, "name of the tensor")->capture_default_str();
-  command.add_option("--scale", scale, "softmax scale; default: 1/sqrt(head_dim)");
+  add_text(command,
+           {.names = "input", .kind = kFileKind, .help = "safetensors with q, k and v of 4 axes"},
+           file)
+      .required();
+  add_grid(command, "--grid", grid, "video in tokens").required();
+  add_grid(command, "--kv-grid", kv_grid, "the same of k and v; default: as --grid");
+  add_tile(command, "--tile", tile, "tile edges in tokens", "4,4,4");
+  add_choice(command,
+             {.names = "--layout", .kind = {}, .help = "axes on file", .default_value = layout},
+             {"bshd", "bhsd"}, layout);
+  for (auto& [option, value] : {std::pair("--q", &q), {"--k", &k}, {"--v", &v}}) {
+    add_text(
+        command,
+        {.names = option, .kind = kTextKind, .help = "name of the tensor", .default_value = *value},
+        *value);
+  }
+  add_number(command, "--scale", scale, {}, "softmax scale; default: 1/sqrt(head_dim)");
 }
 
 AttentionInput::AttentionInput(const TensorOptions& options)
     : path_(options.file), layout_(parse_layout(options.layout)) {
-  grid_ = parse_grid("--grid", options.grid);
-  kv_grid_ = options.kv_grid.empty() ? grid_ : parse_grid("--kv-grid", options.kv_grid);
-  tile_ = parse_tile("--tile", options.tile);
+  grid_ = *options.grid;
+  kv_grid_ = options.kv_grid.value_or(grid_);
+  tile_ = options.tile.value_or(TileShape{});
   file_ = take(io::SafetensorsFile::open(path_));
   q_ = require("--q", options.q);
   k_ = require("--k", options.k);
   v_ = require("--v", options.v);
   check_length("--grid", grid_, "q", q_);
-  check_length(options.kv_grid.empty() ? "--grid" : "--kv-grid", kv_grid_, "k", k_);
+  check_length(options.kv_grid ? "--kv-grid" : "--grid", kv_grid_, "k", k_);
   check_together(q_, k_, v_);
   q_plan_ = take(TilePlan::grid(grid_, tile_));
   kv_plan_ = take(TilePlan::grid(kv_grid_, tile_));

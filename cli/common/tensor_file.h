@@ -21,8 +21,8 @@ struct TensorOptions {
   std::string file;
   std::string layout = "bshd";
   std::string q = "q", k = "k", v = "v";
-  std::string grid, kv_grid;  ///< kv_grid empty: as grid
-  std::string tile = "4,4,4";
+  std::optional<Grid> grid, kv_grid;  ///< no kv_grid: as grid
+  std::optional<TileShape> tile;
   std::optional<float> scale;
 
   void add_to(CLI::App& command);

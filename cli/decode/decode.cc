@@ -4,11 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/common/command.h"
 #include "cli/common/failure.h"
 #include "cli/common/output.h"
+#include "cli/generate/options.h"
 #include "cli/generate/outputs.h"
+#include "cli/generate/stdout_video.h"
 #include "runtime/pipeline.h"
 
 namespace vsa::cli {
@@ -16,13 +19,22 @@ namespace {
 
 struct DecodeCommand {
   std::string latents, video, contact_sheet;
+  std::optional<double> fps;
+  StreamOptions stream;
   int64_t scale = 1;
   bool no_metadata = false;
   bool json = false;
 };
 
 void run(const DecodeCommand& command) {
-  const OutputPaths paths{.video = command.video,
+  std::optional<StdoutVideo> stream;
+  if (command.video == kStdout) {
+    stream.emplace(command.stream, command.json);
+  } else {
+    command.stream.warn_of_unused();
+  }
+  warn_of_unused_fps(command.fps, command.video);
+  const OutputPaths paths{.video = stream ? stream->path() : command.video,
                           .contact_sheet = command.contact_sheet,
                           .report = {},
                           .latents = {},
@@ -36,11 +48,16 @@ void run(const DecodeCommand& command) {
   const InterruptScope interrupt;
   const runtime::Decoded decoded = take(runtime::decode(command.latents));
   if (decoded.steps_done < decoded.steps) {
-    note(fmt::format("warning: the run stopped after {} of {} steps; the video shows noise",
+    warn(fmt::format("the run stopped after {} of {} steps; the video shows noise",
                      decoded.steps_done, decoded.steps));
   }
   interrupt.check();
-  write_outputs(paths, {decoded.frames, decoded.fps, decoded.metadata}, interrupt);
+  const double fps = command.fps.value_or(decoded.fps);
+  write_outputs(paths, {decoded.frames, fps, decoded.metadata}, interrupt);
+  if (stream) {
+    stream->send();
+    return;
+  }
   const video::Frames& frames = decoded.frames;
   if (command.json) {
     print_json({{"output", command.video},
@@ -51,11 +68,11 @@ void run(const DecodeCommand& command) {
                 {"frames", frames.num_frames},
                 {"height_px", frames.height},
                 {"width_px", frames.width},
-                {"fps", decoded.fps}});
+                {"fps", fps}});
   } else {
-    print_result(fmt::format("{}: {} frames of {}x{}, {} fps\n", command.video, frames.num_frames,
-                             frames.height * command.scale, frames.width * command.scale,
-                             decoded.fps));
+    print_result(fmt::format("{}: {} frames of {}x{} (width x height), {} fps\n", command.video,
+                             frames.num_frames, frames.width * command.scale,
+                             frames.height * command.scale, fps));
   }
 }
 
@@ -64,16 +81,16 @@ void run(const DecodeCommand& command) {
 void add_decode(CLI::App& app) {
   auto options = std::make_shared<DecodeCommand>();
   CLI::App& command = *app.add_subcommand("decode", "finish a run whose latents were saved");
-  command.add_option("latents", options->latents, "FILE.safetensors that `vsa generate` saved")
-      ->required();
-  command
-      .add_option("-o,--output", options->video, "FILE.mp4, .gif, .y4m, or frames as dir/%04d.png")
-      ->required();
-  command.add_option("--scale", options->scale, "write every pixel as N x N pixels")
-      ->capture_default_str();
-  command.add_option("--contact-sheet", options->contact_sheet,
-                     "some frames side by side, FILE.png");
+  add_text(command,
+           {.names = "latents", .kind = kFileKind, .help = "safetensors that `vsa generate` saved"},
+           options->latents)
+      .required();
+  add_video_options(command, options->video, options->scale, options->contact_sheet);
+  add_number(command, "--fps", options->fps, kFpsRange,
+             "frames per second that the video plays at; default: as it was generated");
+  options->stream.add_to(command);
   add_no_metadata_option(command, options->no_metadata);
+  add_example(command, "vsa decode circle.latents.safetensors -o circle.mp4");
   add_json_option(command, options->json);
   command.callback([options] { run(*options); });
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -49,14 +50,16 @@ Json settings_json(const SamplingOptions& sampling) {
   const auto add = [&](const char* key, const auto& value) {
     if (value) settings[key] = *value;
   };
-  add("steps", sampling.steps);
-  add("frames", sampling.frames);
-  add("size", sampling.size);
-  add("guidance", sampling.guidance);
-  add("sparsity", sampling.sparsity);
-  add("topk", sampling.topk);
-  add("tile", sampling.tile);
-  add("dense_layers", sampling.dense_layers);
+  const VideoSettings& video = sampling.video;
+  add("steps", video.steps);
+  add("frames", video.frames);
+  if (video.size) settings["size"] = {{"width", video.size->width}, {"height", video.size->height}};
+  add("guidance", video.guidance);
+  add("fps", video.fps);
+  add("sparsity", video.keep.as_sparsity());
+  add("topk", video.keep.topk);
+  if (sampling.tile) settings["tile"] = to_text(*sampling.tile);
+  if (!sampling.dense_layers.empty()) settings["dense_layers"] = sampling.dense_layers;
   return settings;
 }
 
@@ -93,8 +96,10 @@ class Manifest {
     const auto it = finished_.find(entry.name);
     if (it == finished_.end()) return false;
     const bool frames = video.filename().string().find('%') != std::string::npos;
-    return it->second["prompt"] == entry.prompt && it->second["seed"] == entry.seed &&
+    const bool same_seed = entry.seed < 0 || it->second["seed"] == entry.seed;
+    return it->second["prompt"] == entry.prompt && same_seed &&
            it->second["negative_prompt"] == entry.negative_prompt &&
+           it->second.value("own_settings", Json::object()) == entry.own &&
            it->second["video"] == video.string() &&
            fs::exists(frames ? video.parent_path() : video);
   }
@@ -110,6 +115,7 @@ class Manifest {
                    {"denoise_ms", report.denoise_ms},
                    {"kept_share", report.kept_share},
                    {"settings", settings_},
+                   {"own_settings", entry.own},
                    {"entry", entry.fields}};
     append(record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
@@ -137,21 +143,50 @@ class Manifest {
   std::map<std::string, Json> finished_;
 };
 
-/// Entries i of `entries` with i % parts == part - 1.
-std::vector<BatchEntry> part_of(const std::vector<BatchEntry>& entries, const std::string& part) {
-  const size_t slash = part.find('/');
-  const std::string expected = "I/N with I from 1 to N";
-  if (slash == std::string::npos) {
-    fail_usage(fmt::format("--part: expected {}, got {}", expected, part));
-  }
-  const int64_t i = parse_integers("--part", part.substr(0, slash), 1, 1, expected)[0];
-  const int64_t n = parse_integers("--part", part.substr(slash + 1), 1, 1, expected)[0];
-  if (i > n) fail_usage(fmt::format("--part: expected {}, got {}", expected, part));
+/// Entries i of `entries` with i % part.of == part.index - 1.
+std::vector<BatchEntry> part_of(const std::vector<BatchEntry>& entries, const BatchPart& part) {
   std::vector<BatchEntry> chosen;
-  for (size_t at = static_cast<size_t>(i - 1); at < entries.size(); at += static_cast<size_t>(n)) {
+  for (auto at = static_cast<size_t>(part.index - 1); at < entries.size();
+       at += static_cast<size_t>(part.of)) {
     chosen.push_back(entries[at]);
   }
   return chosen;
+}
+
+/// Warns of options that no entry leaves to them, and of fields that only look like settings.
+void warn_of_unused(const std::vector<BatchEntry>& entries, const SamplingOptions& sampling,
+                    const CLI::App& command) {
+  const auto all_have = [&](std::initializer_list<const char*> keys) {
+    return std::ranges::all_of(entries, [&](const BatchEntry& entry) {
+      return std::ranges::any_of(keys, [&](const char* key) { return entry.fields.contains(key); });
+    });
+  };
+  const auto check = [&](const char* option, bool given, std::initializer_list<const char*> keys) {
+    if (given && all_have(keys)) {
+      warn(fmt::format("{}: has no effect, as every entry of the batch has its own", option));
+    }
+  };
+  const VideoSettings& video = sampling.video;
+  check("--seed", sampling.seed.has_value(), {"seed"});
+  check("--negative-prompt", !sampling.negative_prompt.empty(), {"negative_prompt"});
+  check("--steps", video.steps.has_value(), {"steps"});
+  check("--frames", video.frames.has_value(), {"frames"});
+  check("--size", video.size.has_value(), {"size"});
+  check("--guidance", video.guidance.has_value(), {"guidance"});
+  check("--fps", video.fps.has_value(), {"fps"});
+  check("--sparsity, --topk or --keep", video.keep.given(), {"sparsity", "topk", "keep"});
+
+  const std::set<std::string> read = {"prompt", "name", "id", "seed", "negative_prompt"};
+  std::set<std::string> unused;
+  for (const BatchEntry& entry : entries) {
+    for (const auto& [key, value] : entry.fields.items()) {
+      if (read.contains(key) || entry.own.contains(key)) continue;
+      if (name_option(command, key + ": ") != key + ": ") unused.insert(key);
+    }
+  }
+  for (const std::string& key : unused) {
+    warn(fmt::format("{}: has no effect in an entry: it is an option of the whole batch", key));
+  }
 }
 
 /// Where the results of one entry go.
@@ -167,13 +202,35 @@ OutputPaths paths_of(const OutputOptions& output, const std::string& name) {
 }  // namespace
 
 void BatchOptions::add_to(CLI::App& command) {
-  command.add_option("--batch", file,
-                     "generate every prompt of FILE.json or .jsonl; {name} in -o is its name");
-  command.add_option("--manifest", manifest,
-                     "with --batch: list of finished videos; default: "
-                     "manifest.jsonl beside them");
-  command.add_option("--part", part, "with --batch: I/N makes every N-th video, from the I-th")
-      ->capture_default_str();
+  app = &command;
+  add_text(command,
+           {.names = "--batch",
+            .kind = kFileKind,
+            .help = "a video of every prompt in FILE.txt (one a line), .json or .jsonl; {name} in "
+                    "-o is its name"},
+           file);
+  add_text(command,
+           {.names = "--manifest",
+            .kind = kFileKind,
+            .help = "with --batch: list of finished videos; default: manifest.jsonl beside them"},
+           manifest);
+  add_value(command,
+            {.names = "--part",
+             .kind = "I/N",
+             .help = "with --batch: every N-th video, from the I-th; default: 1/1"},
+            [this](const std::string& option, const std::string& text) {
+              const std::string expected = "I/N with I from 1 to N";
+              const auto n = parse_list(option, text, expected, {.least = 1}, 2, "/");
+              if (n[0] > n[1])
+                fail_usage(fmt::format("{}: expected {}, got {}", option, expected, text));
+              part = BatchPart{.index = n[0], .of = n[1]};
+            });
+}
+
+void BatchOptions::warn_of_unused() const {
+  if (!file.empty()) return;
+  if (!manifest.empty()) warn("--manifest: has no effect without --batch");
+  if (part) warn("--part: has no effect without --batch");
 }
 
 void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
@@ -187,10 +244,11 @@ void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
       fail_usage(fmt::format("expected {{name}} in every output path for --batch, got {}", *path));
     }
   }
-  const std::vector<BatchEntry> entries = part_of(
-      read_batch(batch.file, sampling.negative_prompt, sampling.seed < 0 ? 0 : sampling.seed),
-      batch.part);
-  runtime::GenerateOptions options = sampling.to_runtime();
+  const std::vector<BatchEntry> all =
+      read_batch(batch.file, {.negative_prompt = sampling.negative_prompt, .seed = sampling.seed});
+  warn_of_unused(all, sampling, *batch.app);
+  const std::vector<BatchEntry> entries = part_of(all, batch.part.value_or(BatchPart{}));
+  const runtime::GenerateOptions common = sampling.to_runtime();
   const fs::path folder = folder_of(output.video);
   const fs::path manifest_path =
       batch.manifest.empty() ? folder / "manifest.jsonl" : fs::path(batch.manifest);
@@ -208,6 +266,8 @@ void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
       ++skipped;
       continue;
     }
+    runtime::GenerateOptions options = common;
+    entry.video.apply_to(options);
     options.prompt = entry.prompt;
     options.negative_prompt = entry.negative_prompt;
     options.seed = entry.seed;
@@ -218,7 +278,7 @@ void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
                        .label = fmt::format("{}/{} {} ", i + 1, entries.size(), entry.name)},
                       bar, interrupt, report);
     for (const std::string& warning : report.warnings) {
-      if (warned.insert(warning).second) note("warning: " + warning);
+      if (warned.insert(warning).second) warn(plain(warning));
     }
     manifest.add(entry, paths, report);
     print_json_line({{"name", entry.name},

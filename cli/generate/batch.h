@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <optional>
 #include <string>
 
 #include "cli/generate/options.h"
@@ -10,12 +11,20 @@
 
 namespace vsa::cli {
 
+/// Every `of`-th entry from the `index`-th, counted from 1.
+struct BatchPart {
+  int64_t index = 1, of = 1;
+};
+
 struct BatchOptions {
   std::string file;      ///< see read_batch; empty: no batch
   std::string manifest;  ///< empty: manifest.jsonl beside the videos
-  std::string part = "1/1";
+  std::optional<BatchPart> part;
+  const CLI::App* app = nullptr;  ///< the command, which knows what options there are
 
   void add_to(CLI::App& command);
+  /// Warns of what has no effect without --batch.
+  void warn_of_unused() const;
 };
 
 /// Generates every entry of the file that the manifest does not list as

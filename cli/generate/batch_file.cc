@@ -15,31 +15,69 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] void fail_file(const std::filesystem::path& path, const std::string& what) {
-  throw Failure(ExitCode::kInputOutput, fmt::format("--batch {}: {}", path.string(), what));
+[[noreturn]] void fail_file(const std::filesystem::path& path, const std::string& what,
+                            const std::string& hint = "") {
+  throw Failure(ExitCode::kInputOutput, fmt::format("--batch {}: {}", path.string(), what), hint);
+}
+
+/// The lines of a text, without their ends and without blanks around them.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    const size_t first = text.find_first_not_of(" \t\r", start);
+    const size_t last = text.find_last_not_of(" \t\r", end == 0 ? 0 : end - 1);
+    lines.push_back(first < end ? text.substr(first, last + 1 - first) : "");
+    start = end + 1;
+  }
+  return lines;
+}
+
+/// A prompt a line.
+Json parse_text(const std::string& text) {
+  Json entries = Json::array();
+  for (const std::string& line : lines_of(text)) {
+    if (!line.empty() && line.front() != '#') entries.push_back({{"prompt", line}});
+  }
+  return entries;
 }
 
 /// The entries, as JSON lines if the whole is not one document.
-Json parse(const std::filesystem::path& path, const std::string& text) {
+Json parse_json(const std::filesystem::path& path, const std::string& text) {
   Json whole = Json::parse(text, nullptr, false);
   if (!whole.is_discarded()) {
     if (whole.is_object() && whole.contains("prompts")) return whole["prompts"];
     return whole.is_object() ? Json::array({whole}) : whole;
   }
   Json entries = Json::array();
-  size_t line_number = 1;
-  for (size_t start = 0; start < text.size(); ++line_number) {
-    const size_t end = std::min(text.find('\n', start), text.size());
-    const std::string line = text.substr(start, end - start);
-    start = end + 1;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+  size_t line_number = 0;
+  for (const std::string& line : lines_of(text)) {
+    ++line_number;
+    if (line.empty()) continue;
     Json entry = Json::parse(line, nullptr, false);
     if (entry.is_discarded()) {
-      fail_file(path, fmt::format("line {}: expected JSON, got something else", line_number));
+      fail_file(path, fmt::format("line {}: expected JSON, got something else", line_number),
+                "a file of prompts, one a line, has a name that ends in .txt");
     }
     entries.push_back(std::move(entry));
   }
   return entries;
+}
+
+Json parse(const std::filesystem::path& path) {
+  std::string text = read_text_file("--batch", path);
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // editors on Windows mark UTF-8 so
+  std::string extension = path.extension().string();
+  std::ranges::transform(extension, extension.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  });
+  return extension == ".txt" ? parse_text(text) : parse_json(path, text);
+}
+
+/// A value as a message shows it.
+std::string shown(const Json& value) {
+  const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return text.size() <= 80 ? text : text.substr(0, 77) + "...";
 }
 
 /// Reads the fields of one entry.
@@ -54,15 +92,51 @@ class EntryReader {
     if (!fields_[key].is_string()) fail(fmt::format("{}: expected a string", key));
     return fields_[key].get<std::string>();
   }
-  int64_t seed(int64_t fallback) const {
-    if (!fields_.contains("seed")) return fallback;
-    const Json& seed = fields_["seed"];
-    const bool is_large = seed.is_number_unsigned() &&
-                          seed.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()};
-    if (!seed.is_number_integer() || seed < 0 || is_large) {
-      fail("seed: expected an integer from 0 to 2^63 - 1");
+  /// A number of JSON that is whole; 1e3 is none, as a reader of JSON may have rounded it.
+  std::optional<int64_t> whole(const char* key, const WholeRange& range) const {
+    if (!fields_.contains(key)) return std::nullopt;
+    const Json& value = fields_[key];
+    const bool is_large = value.is_number_unsigned() &&
+                          value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()};
+    if (!value.is_number_integer() || is_large || value < range.least || value > range.most) {
+      fail(fmt::format("{}: expected {}, got {}", key, to_string(range), shown(value)));
     }
-    return seed.get<int64_t>();
+    return value.get<int64_t>();
+  }
+  std::optional<double> number(const char* key, const NumberRange& range) const {
+    if (!fields_.contains(key)) return std::nullopt;
+    const Json& value = fields_[key];
+    if (!value.is_number() || !(value >= range.least && value <= range.most)) {
+      fail(fmt::format("{}: expected {}, got {}", key, to_string(range), shown(value)));
+    }
+    return value.get<double>();
+  }
+  VideoSettings video() const {
+    VideoSettings video;
+    video.steps = whole("steps", kStepsRange);
+    video.frames = whole("frames", kFramesRange);
+    video.guidance = number("guidance", kGuidanceRange);
+    video.fps = number("fps", kFpsRange);
+    video.keep.sparsity = number("sparsity", kSparsityRange);
+    video.keep.keep = number("keep", kKeepRange);
+    video.keep.topk = whole("topk", {.least = 1});
+    const std::string size = text("size", "");
+    try {
+      if (fields_.contains("size")) video.size = parse_size("size", size);
+      video.keep.check_at_most_one();
+    } catch (const Failure& e) {
+      fail(e.what());
+    }
+    return video;
+  }
+  /// The fields that `video` reads.
+  Json own() const {
+    Json own = Json::object();
+    for (const char* key :
+         {"steps", "frames", "guidance", "fps", "sparsity", "keep", "topk", "size"}) {
+      if (fields_.contains(key)) own[key] = fields_[key];
+    }
+    return own;
   }
   std::string name() const {
     std::string name = text("name", fmt::format("{:05}", position_));
@@ -75,7 +149,7 @@ class EntryReader {
     };
     if (name.empty() || name.front() == '.' || !std::ranges::all_of(name, allowed)) {
       fail(fmt::format("name: expected letters, digits, '-', '_' and '.', got {}",
-                       Json(name).dump(-1, ' ', true, Json::error_handler_t::replace)));
+                       shown(Json(name))));
     }
     return name;
   }
@@ -92,24 +166,29 @@ class EntryReader {
 }  // namespace
 
 std::vector<BatchEntry> read_batch(const std::filesystem::path& path,
-                                   const std::string& negative_prompt, int64_t seed) {
-  const Json entries = parse(path, read_text_file("--batch", path));
+                                   const BatchDefaults& defaults) {
+  const Json entries = parse(path);
   if (!entries.is_array() || entries.empty()) fail_file(path, "expected a list of prompts");
-  if (seed > std::numeric_limits<int64_t>::max() - std::ssize(entries)) {
-    fail_usage(
-        fmt::format("--seed: expected room for {} more below 2^63, got {}", entries.size(), seed));
+  const int64_t first_seed = defaults.seed.value_or(0);
+  if (first_seed > std::numeric_limits<int64_t>::max() - std::ssize(entries)) {
+    fail_usage(fmt::format("--seed: expected room for {} more below 2^63, got {}", entries.size(),
+                           first_seed));
   }
   std::vector<BatchEntry> batch;
   std::set<std::string> names;
   for (size_t i = 0; i < entries.size(); ++i) {
     const EntryReader reader(path, i, entries[i]);
+    const int64_t seed = first_seed < 0 ? -1 : first_seed + static_cast<int64_t>(i);
     BatchEntry entry{.name = reader.name(),
                      .prompt = reader.text("prompt", ""),
-                     .negative_prompt = reader.text("negative_prompt", negative_prompt),
-                     .seed = reader.seed(seed + static_cast<int64_t>(i)),
+                     .negative_prompt = reader.text("negative_prompt", defaults.negative_prompt),
+                     .seed = reader.whole("seed", kSeedRange).value_or(seed),
+                     .video = reader.video(),
+                     .own = reader.own(),
                      .fields = entries[i]};
-    if (take(text::clean_prompt(entry.prompt)).empty())
-      reader.fail("prompt: expected a text, got none");
+    const Result<std::string> prompt = text::clean_prompt(entry.prompt);
+    if (!prompt.ok()) reader.fail(plain(prompt.status().message()));
+    if (prompt->empty()) reader.fail("prompt: expected a text, got none");
     if (!names.insert(entry.name).second) {
       reader.fail(fmt::format("name: expected a new one, got {} again", entry.name));
     }

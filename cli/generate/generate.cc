@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/common/command.h"
 #include "cli/common/failure.h"
@@ -14,6 +15,7 @@
 #include "cli/generate/options.h"
 #include "cli/generate/outputs.h"
 #include "cli/generate/run.h"
+#include "cli/generate/stdout_video.h"
 #include "runtime/text/clean.h"
 
 namespace vsa::cli {
@@ -22,6 +24,7 @@ namespace {
 struct GenerateCommand {
   SamplingOptions sampling;
   OutputOptions output;
+  StreamOptions stream;
   BatchOptions batch;
   bool compare = false;
   bool json = false;
@@ -30,14 +33,21 @@ struct GenerateCommand {
 /// One prompt, one video.
 void generate_one(const GenerateCommand& command) {
   const runtime::GenerateOptions options = command.sampling.to_runtime();
-  const OutputPaths paths = command.output.paths();
+  OutputOptions output = command.output;
+  std::optional<StdoutVideo> stream;
+  if (output.video == kStdout) output.video = stream.emplace(command.stream, command.json).path();
+  OutputPaths paths = output.paths();
   const InterruptScope interrupt;
   ProgressBar bar;
   runtime::GenerateReport report;
   const video::Frames frames =
       generate_to_files({.options = options, .paths = paths, .label = ""}, bar, interrupt, report);
   print_warnings(report);
-  if (command.json) {
+  if (stream) {
+    stream->send();
+    paths.video = "standard output";
+    write_stderr(summary(report, paths));
+  } else if (command.json) {
     nlohmann::ordered_json result = runtime::to_json(report);
     result["output"] = paths.video.string();
     print_json(result);
@@ -47,6 +57,12 @@ void generate_one(const GenerateCommand& command) {
 }
 
 void run(const GenerateCommand& command) {
+  const bool to_stdout = command.output.video == kStdout;
+  command.batch.warn_of_unused();
+  if (!to_stdout) command.stream.warn_of_unused();
+  if (command.output.overwrite && !command.compare)
+    warn("--overwrite: has no effect without --compare");
+  warn_of_unused_fps(command.sampling.video.fps, command.output.video);
   if (!command.batch.file.empty()) {
     if (command.compare) fail_usage("--compare: expected no --batch beside it");
     if (!command.sampling.prompt.empty()) fail_usage("--prompt: expected no --batch beside it");
@@ -54,12 +70,15 @@ void run(const GenerateCommand& command) {
     return;
   }
   if (take(text::clean_prompt(command.sampling.prompt)).empty()) {
-    fail_usage("--prompt: expected a text, got none", "--batch FILE takes many from a file");
+    fail_usage("--prompt: expected a text, got none",
+               "-p \"a red circle moving right\", or --batch FILE for many prompts of a file");
   }
-  if (command.compare) {
-    run_compare(command.sampling, command.output, command.json);
-  } else {
+  if (!command.compare) {
     generate_one(command);
+  } else if (to_stdout) {
+    fail_usage("--compare: expected another --output than -, as it writes three videos");
+  } else {
+    run_compare(command.sampling, command.output, command.json);
   }
 }
 
@@ -70,10 +89,12 @@ void add_generate(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("generate", "a video from a prompt");
   options->sampling.add_to(command);
   options->output.add_to(command);
+  options->stream.add_to(command);
   options->batch.add_to(command);
-  command.add_flag("--compare", options->compare,
-                   "also run dense attention, and compare the two videos");
+  add_flag(command, "--compare", options->compare,
+           "also run dense attention, and compare the two videos");
   add_json_option(command, options->json);
+  add_example(command, "vsa generate -p \"a red circle moving right\" -o circle.mp4");
   command.callback([options] { run(*options); });
 }
 

@@ -9,73 +9,98 @@
 
 namespace vsa::cli {
 
+runtime::FrameSize parse_size(const std::string& what, const std::string& text) {
+  // No comma: where commas separate extents, the height comes first.
+  const auto edges =
+      parse_list(what, text, "WIDTHxHEIGHT in pixels, as 832x480", {.least = 1}, 2, "xX*");
+  return {.height = edges[1], .width = edges[0]};
+}
+
+std::string to_text(const runtime::FrameSize& size) {
+  return fmt::format("{}x{}", size.width, size.height);
+}
+
+void VideoSettings::apply_to(runtime::GenerateOptions& options) const {
+  const auto set = [](auto& field, const auto& value) {
+    if (value) field = value;
+  };
+  set(options.steps, steps);
+  set(options.frames, frames);
+  set(options.size, size);
+  set(options.guidance, guidance);
+  set(options.fps, fps);
+  if (keep.given()) {
+    options.sparsity = keep.as_sparsity();
+    options.topk = keep.topk;
+  }
+}
+
 void SamplingOptions::add_to(CLI::App& command) {
-  command
-      .add_option("--model", model, "model folder, or the name of one in VSA_MODELS or that ships")
-      ->capture_default_str();
-  command.add_option("--variant", variant, "weights to take where there are several: fp16, ema");
-  command.add_option("--prompt", prompt, "what the video shows");
-  command.add_option("--negative-prompt", negative_prompt, "what guidance leads away from");
-  command.add_option("--seed", seed, "of the noise; -1: a random one, which is reported")
-      ->capture_default_str();
-  command.add_option("--steps", steps, "steps of the sampler");
-  command.add_option("--frames", frames, "length of the video");
-  command.add_option("--size", size, "height and width in pixels, HxW");
-  command.add_option("--guidance", guidance, "strength of the prompt; 1: no guidance");
-  command.add_option("--attention", attention, "vsa or dense")->capture_default_str();
-  command.add_option("--sparsity", sparsity, "share of kv tiles that a query tile drops");
-  command.add_option("--topk", topk, "kv tiles that a query tile keeps");
-  command.add_option("--tile", tile, "tile edges in tokens, F,H,W");
-  command.add_option("--dense-steps", dense_steps, "run the first N steps dense")
-      ->capture_default_str();
-  command.add_option("--dense-layers", dense_layers, "run these layers dense, as 0,1,6");
+  add_text(command,
+           {.names = "--model",
+            .kind = kFolderKind,
+            .help = "model folder, or the name of one in VSA_MODELS or that ships",
+            .default_value = model},
+           model);
+  add_text(command,
+           {.names = "--variant",
+            .kind = kTextKind,
+            .help = "weights to take where there are several: fp16, ema"},
+           variant);
+  add_text(command, {.names = "-p,--prompt", .kind = kTextKind, .help = "what the video shows"},
+           prompt);
+  add_text(
+      command,
+      {.names = "-n,--negative-prompt", .kind = kTextKind, .help = "what guidance leads away from"},
+      negative_prompt);
+  add_whole(command, "--seed", seed, kSeedRange,
+            "of the noise; -1 or none: a random one, which is reported");
+  add_whole(command, "--steps", video.steps, kStepsRange, "steps of the sampler");
+  add_whole(command, "--frames", video.frames, kFramesRange, "length of the video");
+  add_value(command, {.names = "--size", .kind = "WxH", .help = "width and height in pixels"},
+            [this](const std::string& option, const std::string& text) {
+              video.size = parse_size(option, text);
+            });
+  add_number(command, "--fps", video.fps, kFpsRange, "frames per second that the video plays at");
+  add_number(command, "--guidance", video.guidance, kGuidanceRange,
+             "strength of the prompt; 1: no guidance");
+  add_choice(command,
+             {.names = "--attention",
+              .kind = {},
+              .help = "sparse or dense attention",
+              .default_value = attention},
+             {"vsa", "dense"}, attention);
+  video.keep.add_to(command);
+  add_tile(command, "--tile", tile, "tile edges in tokens", "");
+  add_whole(command, "--dense-steps", dense_steps, {}, "run the first N steps dense");
+  add_list(command, "--dense-layers", dense_layers, {}, "run these layers dense");
   backend.add_to(command);
 }
 
 runtime::GenerateOptions SamplingOptions::to_runtime() const {
   const Context context = backend.context();
-  const auto route = runtime::attention_from_name(attention);
-  if (!route.ok()) {
-    fail_usage(fmt::format("--attention: expected vsa or dense, got {}", attention));
-  }
-  if (*route == runtime::Attention::kDense &&
-      (sparsity || topk || dense_layers || dense_steps != 0)) {
+  const runtime::Attention route = take(runtime::attention_from_name(attention));
+  if (route == runtime::Attention::kDense &&
+      (video.keep.given() || !dense_layers.empty() || dense_steps != 0)) {
     fail_usage(
-        "--attention dense: expected none of --sparsity, --topk, "
+        "--attention dense: expected none of --sparsity, --topk, --keep, "
         "--dense-steps and --dense-layers",
         "leave them out, or ask for --attention vsa");
   }
-  if (sparsity && topk) fail_usage("expected at most one of --sparsity and --topk, got both");
-  runtime::GenerateOptions options{.model = find_model(model),
-                                   .variant = variant,
-                                   .prompt = prompt,
-                                   .negative_prompt = negative_prompt,
-                                   .seed = seed,
-                                   .steps = steps,
-                                   .frames = frames,
-                                   .size = std::nullopt,
-                                   .guidance = guidance,
-                                   .attention = *route,
-                                   .sparsity = sparsity,
-                                   .topk = topk,
-                                   .dense_steps = dense_steps,
-                                   .dense_layers = {},
-                                   .tile = std::nullopt,
-                                   .backend = context.backend,
-                                   .num_threads = context.num_threads,
-                                   .latents = {},
-                                   .latents_name = {},
-                                   .on_progress = {},
-                                   .cancel = nullptr};
-  if (size) {
-    const auto edges = parse_integers("--size", *size, 2, 1, "HxW in pixels");
-    options.size = runtime::FrameSize{.height = edges[0], .width = edges[1]};
-  }
-  if (tile) options.tile = parse_tile("--tile", *tile);
-  if (dense_layers) {
-    options.dense_layers =
-        parse_integers("--dense-layers", *dense_layers, 0, 0, "layer numbers between commas");
-  }
+  video.keep.check_at_most_one();
+  runtime::GenerateOptions options;
+  options.model = find_model(model);
+  options.variant = variant;
+  options.prompt = prompt;
+  options.negative_prompt = negative_prompt;
+  options.seed = seed.value_or(-1);
+  options.attention = route;
+  options.dense_steps = dense_steps;
+  options.dense_layers = dense_layers;
+  options.tile = tile;
+  options.backend = context.backend;
+  options.num_threads = context.num_threads;
+  video.apply_to(options);
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "cli/common/failure.h"
+#include "cli/common/option.h"
 #include "cli/common/output.h"
 #include "cli/common/table.h"
 #include "runtime/io/atomic_file.h"
@@ -22,8 +23,8 @@ namespace fs = std::filesystem;
 }  // namespace
 
 void add_no_metadata_option(CLI::App& command, bool& no_metadata) {
-  command.add_flag("--no-metadata", no_metadata,
-                   "leave out of videos and pictures how they were made");
+  add_flag(command, "--no-metadata", no_metadata,
+           "leave out of videos and pictures how they were made");
 }
 
 std::vector<NamedPath> OutputPaths::files() const {
@@ -44,20 +45,38 @@ void OutputPaths::check_writable() const {
   if (!contact_sheet.empty() && contact_sheet.extension() != ".png") {
     fail_usage(fmt::format("--contact-sheet: expected a .png, got {}", contact_sheet.string()));
   }
-  if (scale < 1 || scale > 64) fail_usage(fmt::format("--scale: expected 1 to 64, got {}", scale));
+}
+
+void add_video_options(CLI::App& command, std::string& video, int64_t& scale,
+                       std::string& contact_sheet) {
+  add_text(command,
+           {.names = "-o,--output",
+            .kind = kFileKind,
+            .help = "video as .mp4, .gif or .y4m, frames as dir/%04d.png, or - for stdout"},
+           video)
+      .required();
+  add_whole(command, "--upscale", scale, {.least = 1, .most = 64},
+            "write every pixel as N x N pixels");
+  add_former_name(command, "--scale", "--upscale N writes every pixel as N x N pixels");
+  add_text(
+      command,
+      {.names = "--contact-sheet", .kind = kFileKind, .help = "some frames side by side, as .png"},
+      contact_sheet);
 }
 
 void OutputOptions::add_to(CLI::App& command) {
-  command.add_option("-o,--output", video, "FILE.mp4, .gif, .y4m, or frames as dir/%04d.png")
-      ->required();
-  command.add_option("--scale", scale, "write every pixel as N x N pixels")->capture_default_str();
-  command.add_option("--contact-sheet", contact_sheet, "some frames side by side, FILE.png");
-  command.add_option("--report", report, "what ran, with times and hashes, FILE.json");
-  command.add_option("--latents", latents,
-                     "keep the latents in FILE.safetensors; else only until "
-                     "the video is complete");
-  command.add_flag("--overwrite", overwrite,
-                   "with --compare: replace files whose names follow from -o");
+  add_video_options(command, video, scale, contact_sheet);
+  add_text(
+      command,
+      {.names = "--report", .kind = kFileKind, .help = "what ran, with times and hashes, as .json"},
+      report);
+  add_text(command,
+           {.names = "--latents",
+            .kind = kFileKind,
+            .help = "keep the latents, as .safetensors; else only until the video is complete"},
+           latents);
+  add_flag(command, "--overwrite", overwrite,
+           "with --compare: replace files whose names follow from -o");
   add_no_metadata_option(command, no_metadata);
 }
 
@@ -126,7 +145,7 @@ video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,
 }
 
 void print_warnings(const runtime::GenerateReport& report) {
-  for (const std::string& warning : report.warnings) note("warning: " + warning);
+  for (const std::string& warning : report.warnings) warn(plain(warning));
 }
 
 std::string summary(const runtime::GenerateReport& report, const OutputPaths& paths) {
@@ -134,9 +153,9 @@ std::string summary(const runtime::GenerateReport& report, const OutputPaths& pa
   const auto line = [&](const char* what, const std::string& value) {
     text += fmt::format("{:<14}{}\n", what, value);
   };
-  line("video",
-       fmt::format("{}: {} frames of {}x{}, {} fps", paths.video.string(), report.frames,
-                   report.height_px * paths.scale, report.width_px * paths.scale, report.fps));
+  line("video", fmt::format("{}: {} frames of {}x{} (width x height), {} fps", paths.video.string(),
+                            report.frames, report.width_px * paths.scale,
+                            report.height_px * paths.scale, report.fps));
   if (!paths.contact_sheet.empty()) line("contact sheet", paths.contact_sheet.string());
   if (!paths.report.empty()) line("report", paths.report.string());
   if (paths.keep_latents) line("latents", paths.latents.string());

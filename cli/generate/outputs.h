@@ -30,7 +30,11 @@ struct OutputPaths {
   void check_writable() const;
 };
 
-/// -o, --contact-sheet, --report, --latents, --scale, --overwrite and --no-metadata.
+/// -o, --upscale and --contact-sheet, as generate and decode have them.
+void add_video_options(CLI::App& command, std::string& video, int64_t& scale,
+                       std::string& contact_sheet);
+
+/// The options above, --report, --latents, --overwrite and --no-metadata.
 struct OutputOptions {
   std::string video, contact_sheet, report, latents;
   int64_t scale = 1;

@@ -78,12 +78,9 @@ class Inspection {
   Inspection(const InspectCommand& command, AttentionInput& input, const Context& context)
       : command_(command), input_(input), context_(context) {
     select_.topk = command.keep.topk_of(input.kv_plan().num_tiles());
-    in_range("--batch", command.batch, input.batch());
+    in_range("--batch-item", command.batch, input.batch());
     if (command.head) in_range("--head", *command.head, input.num_heads());
     if (command.row) in_range("--row", *command.row, input.q_plan().num_tiles());
-    if (command.mass_tiles && *command.mass_tiles < 1) {
-      fail_usage(fmt::format("--mass-tiles: expected at least 1, got {}", *command.mass_tiles));
-    }
     first_head_ = command.head.value_or(0);
     end_head_ = command.head ? first_head_ + 1 : input.num_heads();
     sample_ = sample_tiles(input.q_plan(), command.mass_tiles.value_or(affordable_mass_tiles(
@@ -163,16 +160,21 @@ void add_inspect(CLI::App& app) {
       *app.add_subcommand("inspect", "what is selected, and how much of dense attention it holds");
   options->tensors.add_to(command);
   options->keep.add_to(command);
-  command.add_option("--batch", options->batch, "batch item")->capture_default_str();
-  command.add_option("--head", options->head, "only this head; default: all");
-  command.add_option("--row", options->row, "list the tiles that this query tile keeps");
-  command.add_option("--mass-tiles", options->mass_tiles,
-                     "query tiles whose mass is computed; default: all, or fewer if many");
-  command.add_option("--png", options->png, "write heat maps into this folder");
+  add_whole(command, "--batch-item", options->batch, {}, "which item of the batch");
+  add_former_name(command, "--batch", "--batch-item N is the item to look at");
+  add_whole(command, "--head", options->head, {}, "only this head; default: all");
+  add_whole(command, "--row", options->row, {}, "list the tiles that this query tile keeps");
+  add_whole(command, "--mass-tiles", options->mass_tiles, {.least = 1},
+            "query tiles whose mass is computed; default: all, or fewer if many");
+  add_text(command,
+           {.names = "--png", .kind = kFolderKind, .help = "write heat maps into this folder"},
+           options->png);
+  add_example(command, "vsa inspect in.safetensors --grid 8,16,16 --keep 0.25 --png maps");
   options->backend.add_to(command);
   add_json_option(command, options->json);
   command.callback([options] {
     const Context context = options->backend.context();
+    options->backend.warn_of_unused_threads();
     AttentionInput input(options->tensors);
     const InterruptScope interrupt;
     Inspection inspection(*options, input, context);

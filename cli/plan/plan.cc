@@ -16,8 +16,8 @@ namespace vsa::cli {
 namespace {
 
 struct PlanOptions {
-  std::string grid;
-  std::string tile = "4,4,4";
+  std::optional<Grid> grid;
+  std::optional<TileShape> tile;
   KeepOptions keep;
   AttentionDims dims{.num_kv_heads = 0};
   std::string dtype = "bf16";
@@ -46,16 +46,6 @@ struct PlanFacts {
 AttentionDims checked_dims(const AttentionDims& given) {
   AttentionDims dims = given;
   if (dims.num_kv_heads == 0) dims.num_kv_heads = dims.num_heads;
-  const auto at_least_one = [](const char* option, int64_t value) {
-    // 2^20 keeps every product below in range; no model comes near it.
-    if (value < 1 || value > 1 << 20) {
-      fail_usage(fmt::format("{}: expected 1 to {}, got {}", option, 1 << 20, value));
-    }
-  };
-  at_least_one("--batch", dims.batch);
-  at_least_one("--heads", dims.num_heads);
-  at_least_one("--kv-heads", dims.num_kv_heads);
-  at_least_one("--head-dim", dims.head_dim);
   if (dims.num_heads % dims.num_kv_heads != 0) {
     fail_usage(fmt::format("--kv-heads: expected a divisor of --heads {}, got {}", dims.num_heads,
                            dims.num_kv_heads));
@@ -65,8 +55,8 @@ AttentionDims checked_dims(const AttentionDims& given) {
 
 PlanFacts facts_of(const PlanOptions& options) {
   PlanFacts facts;
-  facts.grid = parse_grid("--grid", options.grid);
-  facts.tile = parse_tile("--tile", options.tile);
+  facts.grid = *options.grid;
+  facts.tile = options.tile.value_or(TileShape{});
   facts.dims = checked_dims(options.dims);
   facts.dtype = parse_dtype("--dtype", options.dtype);
   const TilePlan plan = take(TilePlan::grid(facts.grid, facts.tile));
@@ -188,15 +178,22 @@ void add_plan(CLI::App& app) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App& command = *app.add_subcommand(
       "plan", "how a grid is cut into tiles, and what sparse attention on it costs");
-  command.add_option("--grid", options->grid, "video in tokens, F,H,W")->required();
-  command.add_option("--tile", options->tile, "tile edges in tokens, F,H,W")->capture_default_str();
+  // 2^20 keeps every product in range; no model comes near it.
+  constexpr WholeRange kCount{.least = 1, .most = 1 << 20};
+  add_grid(command, "--grid", options->grid, "video in tokens").required();
+  add_tile(command, "--tile", options->tile, "tile edges in tokens", "4,4,4");
   options->keep.add_to(command);
-  command.add_option("--batch", options->dims.batch, "batch size")->capture_default_str();
-  command.add_option("--heads", options->dims.num_heads, "query heads")->capture_default_str();
-  command.add_option("--kv-heads", options->dims.num_kv_heads,
-                     "key and value heads; 0: as --heads");
-  command.add_option("--head-dim", options->dims.head_dim, "head_dim")->capture_default_str();
-  command.add_option("--dtype", options->dtype, "f32, bf16, f16 or f64")->capture_default_str();
+  add_whole(command, "--batch-size", options->dims.batch, kCount, "videos in one call");
+  add_former_name(command, "--batch", "--batch-size N is the number of videos in one call");
+  add_whole(command, "--heads", options->dims.num_heads, kCount, "query heads");
+  add_whole(command, "--kv-heads", options->dims.num_kv_heads, {.least = 0, .most = kCount.most},
+            "key and value heads; 0: as --heads");
+  add_whole(command, "--head-dim", options->dims.head_dim, kCount, "width of a head");
+  add_choice(
+      command,
+      {.names = "--dtype", .kind = {}, .help = "of q, k, v", .default_value = options->dtype},
+      {"f32", "bf16", "f16", "f64"}, options->dtype);
+  add_example(command, "vsa plan --grid 21,30,52 --sparsity 0.875 --heads 12");
   add_json_option(command, options->json);
   command.callback([options] {
     const PlanFacts facts = facts_of(*options);

@@ -134,16 +134,27 @@ void add_verify(CLI::App& app) {
   auto options = std::make_shared<VerifyCommand>();
   CLI::App& command =
       *app.add_subcommand("verify", "whether a model's files are sound, and their SHA-256");
-  command
-      .add_option("model", options->path,
-                  "model folder or name, safetensors file, or index of several; with --metadata an "
-                  "mp4, gif, png or latents file")
-      ->required();
-  command.add_option("--sums", options->sums,
-                     "expect these: a list as `vsa verify` prints it, or a report of a run");
-  command.add_option("--variant", options->variant, "weights to look at where there are several");
-  command.add_flag("--metadata", options->metadata,
-                   "instead, print how a video, picture or latents file was made, as JSON");
+  add_text(
+      command,
+      {.names = "model",
+       .kind = kPathKind,
+       .help = "model folder or name, safetensors file, or index of several; with --metadata an "
+               "mp4, gif, png or latents file"},
+      options->path)
+      .required();
+  add_text(command,
+           {.names = "--sums",
+            .kind = kFileKind,
+            .help = "expect these: a list as `vsa verify` prints it, or a report of a run"},
+           options->sums);
+  add_text(command,
+           {.names = "--variant",
+            .kind = kTextKind,
+            .help = "weights to take where there are several: fp16, ema"},
+           options->variant);
+  add_flag(command, "--metadata", options->metadata,
+           "instead, print how a video, picture or latents file was made, as JSON");
+  add_example(command, "vsa verify models/wan-toy --sums wan-toy.sha256");
   add_json_option(command, options->json);
   command.callback([options] { run(*options); });
 }

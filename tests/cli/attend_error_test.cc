@@ -47,9 +47,10 @@ TEST_F(CliAttendError, Options) {
   fails(2, "--kv-grid: expected the 128 tokens of k", {"--kv-grid", "1,1,1"});
   fails(2, "--layout: expected bshd or bhsd", {"--layout", "sbhd"});
   fails(2, "--tile: expected at most 256", {"--tile", "8,8,8"});
-  fails(2, "--topk: expected 1 to 4", {"--topk", "0"});
+  fails(2, "--topk: expected a whole number", {"--topk", "0"});
   fails(2, "--topk: expected 1 to 4", {"--topk", "5"});
-  fails(2, "exactly one of", {"--sparsity", "nan"});
+  fails(2, "--sparsity: expected a number", {"--sparsity", "nan"});
+  fails(2, "exactly one of", {"--sparsity", "0.5"});
   fails(2, "scale: expected", {"--scale", "inf"});
   fails(2, "scale", {"--scale", "big"});
   fails(4, "--gate-coarse: expected zero, one or a tensor", {"--gate-coarse", "two"});
@@ -60,11 +61,9 @@ TEST_F(CliAttendError, Options) {
 TEST_F(CliAttendError, ListsOutOfRangeRepeatedOrNotAscending) {
   write();
   for (const char* option : {"--forced-columns", "--dense-rows"}) {
-    const std::string name =
-        option == std::string("--forced-columns") ? "forced_columns" : "dense_rows";
-    fails(2, name, {option, "4"});
-    fails(2, name, {option, "1,1"});
-    fails(2, name, {option, "2,1"});
+    fails(2, option + std::string(": expected"), {option, "4"});
+    fails(2, option + std::string(": expected"), {option, "1,1"});
+    fails(2, option + std::string(": expected"), {option, "2,1"});
     fails(2, option, {option, "-1"});
     fails(2, option, {option, "1,"});
   }
@@ -95,7 +94,7 @@ TEST_F(CliAttendError, TensorsThatDoNotFitTogether) {
   d = dims;
   d.num_heads = 1;
   with("gate_coarse", DType::kF32, d);
-  fails(2, "gate_coarse: expected", {"--gate-coarse", "gate_coarse"});
+  fails(2, "--gate-coarse: expected", {"--gate-coarse", "gate_coarse"});
   write_tensors(in, {{"q", normal_tensor(DType::kF64, dims, 1)},
                      {"k", normal_tensor(DType::kF64, dims, 1)},
                      {"v", normal_tensor(DType::kF64, dims, 1)}});

@@ -114,11 +114,12 @@ TEST_F(CliBatch, WrongFilesAndOptions) {
   fails(4, "{\"prompt\": \"a\"}\nnonsense\n", "line 2: expected JSON");
   fails(4, R"([{"seed": 1}])", "entry 0: prompt: expected a text");
   fails(4, R"([{"prompt": 1}])", "prompt: expected a string");
-  fails(4, R"([{"prompt": "a", "seed": -1}])", "seed: expected an integer");
-  fails(4, R"([{"prompt": "a", "seed": 18446744073709551615}])", "seed: expected an integer");
+  fails(4, R"([{"prompt": "a", "seed": -2}])", "seed: expected a whole number from 0 to");
+  fails(4, R"([{"prompt": "a", "seed": 18446744073709551615}])",
+        "seed: expected a whole number from 0 to");
   fails(4, R"([{"prompt": " \n"}])", "entry 0: prompt: expected a text");
   fails(2, good, "--seed: expected room", {"--seed", "9223372036854775807"});
-  fails(4, R"([{"prompt": "a", "seed": 1.5}])", "seed: expected an integer");
+  fails(4, R"([{"prompt": "a", "seed": 1.5}])", "seed: expected a whole number from 0 to");
   fails(4, R"([{"prompt": "a", "name": "../a"}])", "name: expected letters");
   fails(4, R"([{"prompt": "a", "name": ""}])", "name: expected letters");
   fails(4, R"([{"prompt": "a", "id": 1}, {"prompt": "b", "id": "1"}])", "expected a new one");

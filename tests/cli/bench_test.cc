@@ -117,12 +117,12 @@ TEST_F(CliBench, WhatABackendCannotTakeIsARow) {
     EXPECT_EQ(rows[i].contains("median_ms"), i >= 3) << rows[i];
   }
   EXPECT_THAT(rows[0]["unsupported"].get<std::string>(),
-              testing::HasSubstr("[fine] q: expected f32|bf16|f16 [B,H,32,D] on the cpu backend"));
-  EXPECT_THAT(rows[1]["unsupported"].get<std::string>(), testing::HasSubstr("[pool] x: expected"));
+              testing::HasSubstr("fine: q: expected f32|bf16|f16 [B,H,32,D] on the cpu backend"));
+  EXPECT_THAT(rows[1]["unsupported"].get<std::string>(), testing::HasSubstr("pool: x: expected"));
 
   const RunResult table = bench(stages);
   expect_success(table);
-  EXPECT_THAT(table.out, testing::HasSubstr("\nunsupported (fine, fine_backward): [pool] x: "));
+  EXPECT_THAT(table.out, testing::HasSubstr("\nunsupported (fine, fine_backward): pool: x: "));
   EXPECT_THAT(table.out, testing::ContainsRegex("ok: [^\n]*\n[^\n]*\n[^\n]*\ndense +[0-9]"));
 }
 
@@ -131,8 +131,8 @@ TEST_F(CliBench, IfNothingCanRunItIsExitCode3) {
   write_file(cases, "wide 2,4,4 2,4,4 1 1 16 1 f64\n");
   const RunResult result = bench({"--stage", "fine", "--json"});
   EXPECT_EQ(result.exit_code, 3);
-  EXPECT_THAT(result.json()["unsupported"].get<std::string>(), testing::HasSubstr("[pool] x"));
-  EXPECT_THAT(result.err, testing::StartsWith("vsa bench: error: nothing could run: [pool] x: "));
+  EXPECT_THAT(result.json()["unsupported"].get<std::string>(), testing::HasSubstr("pool: x"));
+  EXPECT_THAT(result.err, testing::StartsWith("vsa bench: error: nothing could run: pool: x: "));
   EXPECT_THAT(result.err, testing::HasSubstr("f64"));
   EXPECT_THAT(result.err, testing::HasSubstr("\nhint: --dtype takes the cases in another dtype"));
   EXPECT_EQ(std::ranges::count(result.err, '\n'), 2);
@@ -182,7 +182,7 @@ TEST_F(CliBench, WrongCasesAndOptions) {
   fails(4, good + good, "two cases named one");
   fails(2, good, "--case: no case two", {"--case", "two"});
   fails(2, good, "--stage: expected one of gemm, dense,", {"--stage", "sort"});
-  fails(2, good, "--repeats: expected at least 1, got 0", {"--repeats", "0"});
+  fails(2, good, "--repeats: expected a whole number of at least 1, got 0", {"--repeats", "0"});
   std::filesystem::remove(cases);
   expect_failure(bench({}), 4, "vsa bench", "cannot be read");
 }

@@ -114,10 +114,10 @@ TEST_F(CliCuda, BenchChecksAndTimesWhatThereIs) {
   }
   const RunResult f32 = on("cuda", {"bench", "--cases", cases, "--stage", "pool"});
   EXPECT_EQ(f32.exit_code, 3);
-  EXPECT_THAT(f32.out, testing::HasSubstr("\nunsupported (pool): [pool] x: expected bf16|f16"));
+  EXPECT_THAT(f32.out, testing::HasSubstr("\nunsupported (pool): pool: x: expected bf16|f16"));
   const RunResult gemm = on("cuda", {"bench", "--cases", cases, "--stage", "gemm"});
   EXPECT_EQ(gemm.exit_code, 3);
-  EXPECT_THAT(gemm.err, testing::HasSubstr("[gemm] backend: expected reference or cpu, got cuda"));
+  EXPECT_THAT(gemm.err, testing::HasSubstr("gemm: backend: expected reference or cpu, got cuda"));
 }
 
 /// Cases of several dtypes, as those of the repository: rows of f32 say so, the others run.

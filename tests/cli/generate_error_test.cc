@@ -43,10 +43,10 @@ TEST_F(CliGenerateError, Options) {
   fails(2, "steps", {"--steps", "0"});
   fails(2, "steps", {"--steps", "many"});
   fails(2, "frames", {"--frames", "0"});
-  fails(2, "frames: expected a multiple of 2", {"--frames", "7"});
-  fails(2, "--size: expected HxW in pixels, got 32", {"--size", "32"});
-  fails(2, "--size: expected HxW in pixels, got 0x32", {"--size", "0x32"});
-  fails(2, "height: expected a multiple of 4", {"--size", "33x32"});
+  fails(2, "--frames: expected a multiple of 2", {"--frames", "7"});
+  fails(2, "--size: expected WIDTHxHEIGHT in pixels, as 832x480, got 32", {"--size", "32"});
+  fails(2, "--size: expected WIDTHxHEIGHT in pixels, as 832x480, got 0x32", {"--size", "0x32"});
+  fails(2, "--size: height: expected a multiple of 4", {"--size", "32x33"});
   fails(2, "seed", {"--seed", "-2"});
   fails(2, "guidance", {"--guidance", "nan"});
   fails(2, "guidance", {"--guidance", "inf"});
@@ -54,21 +54,21 @@ TEST_F(CliGenerateError, Options) {
   fails(2, "sparsity", {"--sparsity", "1.5"});
   fails(2, "topk", {"--topk", "0"});
   fails(2, "topk", {"--topk", "5"});
-  fails(2, "at most one of --sparsity and --topk", {"--topk", "1", "--sparsity", "0.5"});
+  fails(2, "at most one of --sparsity, --topk and --keep", {"--topk", "1", "--sparsity", "0.5"});
   fails(2, "--attention: expected vsa or dense, got sparse", {"--attention", "sparse"});
   fails(2, "--attention dense: expected none of", {"--attention", "dense", "--topk", "1"});
   fails(2, "--compare: expected --attention vsa", {"--attention", "dense", "--compare"});
-  fails(2, "dense_layers", {"--dense-layers", "99"});
-  fails(2, "--dense-layers: expected layer numbers", {"--dense-layers", "1,,2"});
-  fails(2, "dense_steps", {"--dense-steps", "2"});
+  fails(2, "--dense-layers: expected 0 to", {"--dense-layers", "99"});
+  fails(2, "--dense-layers: expected whole numbers between commas", {"--dense-layers", "1,,2"});
+  fails(2, "--dense-steps: expected 0 to 1, got 2", {"--dense-steps", "2"});
   fails(2, "--tile: expected", {"--tile", "4,4"});
   fails(2, "--tile: expected at most 256", {"--tile", "99,99,99"});
-  fails(2, "--scale: expected 1 to 64, got 0", {"--scale", "0"});
+  fails(2, "--upscale: expected a whole number from 1 to 64, got 0", {"--upscale", "0"});
   fails(2, "--contact-sheet: expected a .png", {"--contact-sheet", dir.file("sheet.jpg")});
   fails(2, "--threads", {"--threads", "-1"});
   fails(3, "--backend hip: not compiled in", {"--backend", "hip"});
   expect_failure(generate({"-o", output}), 2, "vsa generate", "--prompt: expected a text");
-  expect_failure(generate({"--prompt", "x"}), 2, "vsa generate", "--output is required");
+  expect_failure(generate({"--prompt", "x"}), 2, "vsa generate", "expected --output, got none");
 }
 
 TEST_F(CliGenerateError, OneFileForTwoOutputs) {
@@ -97,7 +97,7 @@ TEST_F(CliGenerateError, APromptWithoutText) {
                    "--prompt: expected a text, got none");
   }
   expect_failure(generate({"--prompt", "\xFF", "-o", output}), 2, "vsa generate",
-                 "prompt: expected UTF-8");
+                 "--prompt: expected UTF-8");
 }
 
 TEST_F(CliGenerateError, R21_UnwritablePlacesAreFoundBeforeTheRun) {
@@ -113,12 +113,12 @@ TEST_F(CliGenerateError, R21_AFullDiskAtTheEndKeepsTheLatents) {
   RunOptions options;
   options.max_file_bytes = 150'000;
   const RunResult result =
-      generate({"--prompt", "x", "--steps", "1", "-o", output, "--scale", "8"}, options);
+      generate({"--prompt", "x", "--steps", "1", "-o", output, "--upscale", "8"}, options);
   expect_failure(result, 4, "vsa generate", output);
   EXPECT_THAT(result.err, testing::HasSubstr("hint: the latents are complete: `vsa decode "));
   EXPECT_EQ(files(), Args{"out.latents.safetensors"});
   expect_success(
-      run_vsa({"decode", dir.file("out.latents.safetensors"), "-o", output, "--scale", "8"}));
+      run_vsa({"decode", dir.file("out.latents.safetensors"), "-o", output, "--upscale", "8"}));
 
   // If not even the latents fit, the run fails, too.
   std::filesystem::remove(output);

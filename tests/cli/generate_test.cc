@@ -41,7 +41,7 @@ struct CliGenerate : testing::Test {
 
 TEST_F(CliGenerate, OneStepGivesEveryKindOfVideoUnderItsExactName) {
   for (const char* name : {"a.mp4", "a.gif", "a.y4m"}) {
-    expect_success(generate(dir.file(name), {"--steps", "1", "--seed", "1", "--scale", "2"}));
+    expect_success(generate(dir.file(name), {"--steps", "1", "--seed", "1", "--upscale", "2"}));
     const auto video = video::read_video(dir.file(name)).value();
     EXPECT_EQ(video.frames.num_frames, 8) << name;
     EXPECT_EQ(video.frames.height, 64) << name;
@@ -102,13 +102,19 @@ TEST_F(CliGenerate, AllTilesEqualDense) {
               bytes_of({"--steps", "2", "--seed", "1", "--attention", "dense"}));
 }
 
-TEST_F(CliGenerate, SizesWithEitherSeparator) {
-  for (const char* size : {"16x24", "16*24"}) {
-    expect_success(generate(dir.file("a.y4m"), {"--steps", "1", "--size", size, "--frames", "4"}));
+TEST_F(CliGenerate, P32_SizesAreWidthByHeightWithEitherSeparator) {
+  for (const char* size : {"16x24", "16*24", "16X24"}) {
+    const RunResult result =
+        generate(dir.file("a.y4m"), {"--steps", "1", "--size", size, "--frames", "4", "--seed", "1",
+                                     "--upscale", "2", "--latents", dir.file("l")});
+    expect_success(result);
+    EXPECT_THAT(result.out, testing::HasSubstr("4 frames of 32x48 (width x height), 8 fps\n"));
     const auto video = video::read_video(dir.file("a.y4m")).value();
     EXPECT_EQ(video.frames.num_frames, 4);
-    EXPECT_EQ(video.frames.height, 16);
-    EXPECT_EQ(video.frames.width, 24);
+    EXPECT_EQ(video.frames.height, 48);
+    EXPECT_EQ(video.frames.width, 32);
+    EXPECT_THAT(run_vsa({"decode", dir.file("l"), "-o", dir.file("b.y4m")}).out,
+                testing::HasSubstr("4 frames of 16x24 (width x height), 8 fps\n"));
   }
 }
 
@@ -179,7 +185,7 @@ TEST_F(CliGenerate, R29_CtrlCStopsDecoding) {
     return std::ranges::any_of(dir.files(), [](const auto& f) { return f.starts_with(".vsa-"); });
   };
   const RunResult result =
-      run_vsa({"decode", dir.file("l"), "-o", dir.file("b.mp4"), "--scale", "64"}, options);
+      run_vsa({"decode", dir.file("l"), "-o", dir.file("b.mp4"), "--upscale", "64"}, options);
   EXPECT_EQ(result.exit_code, 130) << result.err;
   // "interrupted" if the file was that of the check whether there can be one.
   EXPECT_THAT(result.err, testing::AnyOf(testing::HasSubstr(": cancelled"),

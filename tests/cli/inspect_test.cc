@@ -143,10 +143,11 @@ TEST_F(CliInspect, WrongOptions) {
     expect_failure(inspect(std::move(more)), code, "vsa inspect", text);
   };
   fails(2, "--row: expected 0 to 7, got 8", {"--topk", "1", "--row", "8"});
-  fails(2, "--row: expected 0 to 7, got -1", {"--topk", "1", "--row", "-1"});
+  fails(2, "--row: expected a whole number of at least 0, got -1", {"--topk", "1", "--row", "-1"});
   fails(2, "--head: expected 0 to 1, got 2", {"--topk", "1", "--head", "2"});
-  fails(2, "--batch: expected 0 to 0, got 1", {"--topk", "1", "--batch", "1"});
-  fails(2, "--mass-tiles: expected at least 1, got 0", {"--topk", "1", "--mass-tiles", "0"});
+  fails(2, "--batch-item: expected 0 to 0, got 1", {"--topk", "1", "--batch-item", "1"});
+  fails(2, "--mass-tiles: expected a whole number of at least 1, got 0",
+        {"--topk", "1", "--mass-tiles", "0"});
   fails(2, "exactly one of", {});
   fails(4, "--png /dev/null/maps", {"--topk", "1", "--png", "/dev/null/maps"});
 }
@@ -154,7 +155,7 @@ TEST_F(CliInspect, WrongOptions) {
 TEST_F(CliInspect, ADtypeThatTheBackendLacksNamesTheTensorOfTheFile) {
   write_tensors(in, {{"q", q.as(DType::kF64)}, {"k", k.as(DType::kF64)}, {"v", v.as(DType::kF64)}});
   const RunResult result = inspect({"--topk", "3"});
-  expect_failure(result, 3, "vsa inspect", "[pool] x: expected f32|bf16|f16");
+  expect_failure(result, 3, "vsa inspect", "x: expected f32|bf16|f16");
   EXPECT_THAT(result.err, testing::HasSubstr("got f64 [1,1,210,32]; the reference backend takes"));
   EXPECT_THAT(result.err, testing::HasSubstr("\nhint: x is q of the file\n"));
   EXPECT_EQ(inspect({"--topk", "3", "--backend", "reference"}).exit_code, 0);

@@ -146,7 +146,7 @@ TEST_F(CliOwnership, P22_AFailedRunRemovesTheFoldersItMade) {
   EXPECT_EQ(generate(dir.file("new/deep/a.y4m"), {}, options).exit_code, 4);
   EXPECT_FALSE(fs::exists(dir.file("new")));
   fs::create_directory(dir.file("mine"));
-  EXPECT_EQ(generate(dir.file("mine/%d.png"), {"--scale", "8"}, options).exit_code, 4);
+  EXPECT_EQ(generate(dir.file("mine/%d.png"), {"--upscale", "8"}, options).exit_code, 4);
   EXPECT_TRUE(fs::exists(dir.file("mine")));
 }
 

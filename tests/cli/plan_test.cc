@@ -40,7 +40,7 @@ TEST(CliPlan, T03_T04_T05_TopkOfSparsity) {
   };
   EXPECT_EQ(topk("5,32,32", "0.75"), 32);
   EXPECT_EQ(topk("5,32,32", "1.0"), 1);
-  EXPECT_EQ(topk("5,32,32", "-0.01"), 128);
+  EXPECT_EQ(topk("5,32,32", "0"), 128);
   EXPECT_EQ(topk("4,4,80", "0.95"), 2);    // 20 tiles
   EXPECT_EQ(topk("4,4,40", "0.9"), 1);     // 10 tiles
   EXPECT_EQ(topk("21,30,52", "0.9"), 63);  // 624 tiles
@@ -48,7 +48,7 @@ TEST(CliPlan, T03_T04_T05_TopkOfSparsity) {
 
 TEST(CliPlan, CountsFlopsAndBytesOfAnAlignedGridExactly) {
   const auto json = plan({"--grid", "8,32,32", "--keep", "0.125", "--heads", "4", "--kv-heads", "2",
-                          "--head-dim", "128", "--batch", "3", "--dtype", "f32"});
+                          "--head-dim", "128", "--batch-size", "3", "--dtype", "f32"});
   const double tokens = 8192;
   EXPECT_EQ(json["topk"], 16);
   EXPECT_EQ(json["kept_share"], 0.125);
@@ -78,36 +78,47 @@ TEST(CliPlan, TableForPeople) {
   EXPECT_THAT(result.out, testing::HasSubstr("78 of 624 tiles, 12.50 % kept"));
 }
 
+TEST(CliPlan, P23_LeadingZerosAreDecimal) {
+  const auto json = run_vsa({"plan", "--grid", "010,016,08", "--heads", "010", "--head-dim", "064",
+                             "--topk", "09", "--json"})
+                        .json();
+  EXPECT_EQ(json["grid"], (std::vector<int>{10, 16, 8}));
+  EXPECT_EQ(json["num_heads"], 10);
+  EXPECT_EQ(json["head_dim"], 64);
+  EXPECT_EQ(json["topk"], 9);
+}
+
 TEST(CliPlan, WrongOptions) {
   const auto fails = [](std::vector<std::string> args, const std::string& text) {
     args.insert(args.begin(), "plan");
     expect_failure(run_vsa(args), 2, "vsa plan", text);
   };
   const std::string grid = "--grid: expected F,H,W with every number >= 1, got ";
-  for (const char* wrong : {"21,30", "0,1,1", "1,2,3,4", "a,b,c", "1,,2", "", "4,4,-4", "4,4,4 ",
-                            "99999999999,1,1", "1.5,2,2"}) {
+  for (const char* wrong :
+       {"21,30", "0,1,1", "1,2,3,4", "a,b,c", "1,,2", "4,4,-4", "99999999999,1,1", "1.5,2,2"}) {
     fails({"--grid", wrong, "--topk", "1"}, grid + wrong);
   }
-  fails({"--topk", "1"}, "--grid is required");
+  fails({"--topk", "1"}, "expected --grid, got none");
   fails({"--grid", "4,4,4", "--topk", "1", "--tile", "4,4"}, "--tile: expected");
   fails({"--grid", "4,4,4", "--topk", "1", "--tile", "8,8,8"}, "--tile: expected at most 256");
   fails({"--grid", "4,4,4", "--topk", "1", "--tile", "2000000000,2000000000,2000000000"},
         "--tile: expected at most 256");
   fails({"--grid", "2000000000,2000000000,2000000000", "--topk", "1"}, "grid: expected");
-  for (const char* wrong : {"nan", "inf", "-inf", "90", "1.01"}) {
+  for (const char* wrong : {"nan", "inf", "-inf", "90", "1.01", "-1"}) {
     fails({"--grid", "4,4,4", "--sparsity", wrong},
-          "--sparsity: expected a number of at most 1, got ");
-    fails({"--grid", "4,4,4", "--keep", wrong}, "--keep: expected a number in (0, 1], got ");
+          "--sparsity: expected a number from 0 to 1, got ");
+    fails({"--grid", "4,4,4", "--keep", wrong},
+          "--keep: expected a number above 0 and at most 1, got ");
   }
   fails({"--grid", "4,4,4", "--sparsity", "half"}, "--sparsity");
   fails({"--grid", "4,4,4", "--keep", "0"}, "--keep");
   fails({"--grid", "4,4,4", "--keep", "1.5"}, "--keep");
-  fails({"--grid", "8,8,8", "--topk", "0"}, "--topk: expected 1 to 8 (all tiles), got 0");
+  fails({"--grid", "8,8,8", "--topk", "0"}, "--topk: expected a whole number of at least 1, got 0");
   fails({"--grid", "8,8,8", "--topk", "-1"}, "got -1");
   fails({"--grid", "8,8,8", "--topk", "9"}, "got 9");
   fails({"--grid", "8,8,8", "--topk", "1", "--sparsity", "0.5"}, "exactly one of");
   fails({"--grid", "8,8,8"}, "exactly one of");
-  for (const char* option : {"--heads", "--head-dim", "--batch", "--kv-heads"}) {
+  for (const char* option : {"--heads", "--head-dim", "--batch-size", "--kv-heads"}) {
     fails({"--grid", "8,8,8", "--topk", "1", option, "-1"}, option);
     fails({"--grid", "8,8,8", "--topk", "1", option, "99999999999"}, option);
   }

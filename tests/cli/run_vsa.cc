@@ -94,6 +94,10 @@ RunResult run_vsa(const std::vector<std::string>& args, const RunOptions& option
   // A bundle for another machine says where its vsa lies.
   const char* elsewhere = std::getenv("VSA_TEST_CLI");
   std::vector<std::string> words = {elsewhere != nullptr ? elsewhere : VSA_CLI_PATH};
+  if (options.shell) {
+    ::setenv("VSA", words[0].c_str(), 1);
+    words[0] = "/bin/bash";
+  }
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

@@ -13,6 +13,7 @@
 namespace vsa::test {
 
 struct RunOptions {
+  bool shell = false;  ///< the arguments are those of bash, in which $VSA is the program
   std::filesystem::path directory;  ///< to run in; empty: this process's own
   std::string stdout_path;          ///< write stdout there; empty: capture it
   bool closed_stdout = false;       ///< stdout is a pipe that nobody reads

@@ -107,7 +107,7 @@ TEST_F(CliSignals, P30_WhileDecoding) {
     return std::ranges::any_of(dir.files(), [](const auto& f) { return f.starts_with(".vsa-"); });
   };
   const RunResult result =
-      run_vsa({"decode", dir.file("l"), "-o", dir.file("b.mp4"), "--scale", "64"}, options);
+      run_vsa({"decode", dir.file("l"), "-o", dir.file("b.mp4"), "--upscale", "64"}, options);
   EXPECT_EQ(result.exit_code, 129) << result.err;
   EXPECT_EQ(files(), (Args{"a.y4m", "l"}));
 }

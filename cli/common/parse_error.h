@@ -1,0 +1,25 @@
+// What the parser of the command line found wrong, in plain sentences. Host-only.
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include "cli/common/failure.h"
+
+namespace vsa::cli {
+
+/// The subcommand that was parsed, or the whole program.
+const CLI::App& parsed_command(const CLI::App& app);
+/// "vsa plan", "vsa".
+std::string full_name(const CLI::App& command);
+/// All subcommands.
+std::vector<const CLI::App*> subcommands(const CLI::App& app);
+
+/// Finds what the parser would take for something else: `--seed=` without a value takes the next
+/// word for it, and `-o=FILE` names the file "=FILE". Throws Failure(kUsage).
+void check_words(const std::vector<std::string>& words);
+
+/// The failure that stands for an error of the parser: an unknown option, with the nearest one; a
+/// value that is missing; what else is needed, with an example.
+Failure explain(const CLI::App& app, const CLI::ParseError& error);
+
+}  // namespace vsa::cli
