@@ -1,5 +1,6 @@
 # Installs the command into an empty folder, moves that elsewhere, and runs it in another folder, also
-# through a link: it must find the model that was installed with it. Variables: BUILD, WORK.
+# through a link: it must find the model that was installed with it. The scripts for bash and zsh lie where
+# these shells look. Variables: BUILD, WORK.
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/elsewhere)
 
@@ -21,3 +22,17 @@ foreach(program ${WORK}/moved/bin/vsa ./linked)
   endif()
   file(REMOVE_RECURSE ${WORK}/elsewhere/out)
 endforeach()
+
+find_program(BASH bash REQUIRED)
+run(${BASH} --norc -c "
+source ../moved/share/bash-completion/completions/vsa
+PATH=$PWD/../moved/bin:$PATH COMP_WORDS=(vsa gener) COMP_CWORD=1; _vsa
+[[ \${COMPREPLY[*]} == generate ]]")
+find_program(ZSH zsh)
+if(ZSH)
+  run(${ZSH} -f -c "
+  fpath=(../moved/share/zsh/site-functions \$fpath)
+  autoload -U compinit && compinit -D -u && [[ \$_comps[vsa] == _vsa ]]")
+else()
+  message(STATUS "skipped: zsh is not installed, so its completion was not loaded")
+endif()
