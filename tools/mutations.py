@@ -86,9 +86,8 @@ MUTATIONS = [
     parity("norm_rope_pool: eps dropped", "src/cpu/norm_rope_pool/norm_rope_pool.cc",
            "std::sqrt(x / terms + args_.eps)", "std::sqrt(x / terms + 0.0F * args_.eps)",
            "NormRopePoolParity.EveryNorm"),
-    parity("norm_rope_pool: turns the other way", "src/cpu/norm_rope_pool/norm_rope_pool.cc",
-           "j % 2 == 0 ? -sin[j / 2] : sin[j / 2]", "j % 2 == 0 ? sin[j / 2] : -sin[j / 2]",
-           "NormRopePoolParity.EveryNorm"),
+    parity("norm_rope_pool: turns the other way", "src/cpu/norm_rope_pool/norm_rope_kernel.cc",
+           "a * cos[j] - b * sin[j]", "a * cos[j] + b * sin[j]", "NormRopePoolParity.EveryNorm"),
     parity("norm_rope_pool: pools before rounding", "src/cpu/norm_rope_pool/norm_rope_pool.cc",
            "    load(h);  // the mean", "    // the mean", "NormRopePoolParity.PooledIsPoolOfWhatWasStored"),
     # --- coarse ---

@@ -25,17 +25,23 @@ void AddSquares(const float* rows, int64_t count, int64_t head_dim, float* sums)
 
 void NormRopeRows(const NormRopeTile& tile) {
   for (int64_t i = 0; i < tile.count; ++i) {
-    const int64_t at = i * tile.head_dim;
+    float* row = tile.rows + i * tile.head_dim;
     ForEachVector(tile.head_dim, [&](auto d, int64_t j) {
-      auto x = hn::LoadU(d, tile.rows + at + j);
+      auto x = hn::LoadU(d, row + j);
       if (tile.rstd != nullptr) x = hn::Mul(x, hn::Set(d, tile.rstd[i]));
       if (tile.weight != nullptr) x = hn::Mul(x, hn::LoadU(d, tile.weight + j));
-      if (tile.cos != nullptr) {
-        const auto turned = hn::Mul(hn::Reverse2(d, x), hn::LoadU(d, tile.sin + at + j));
-        x = hn::MulAdd(x, hn::LoadU(d, tile.cos + at + j), turned);
-      }
-      hn::StoreU(x, d, tile.rows + at + j);
+      hn::StoreU(x, d, row + j);
     });
+    if (tile.cos == nullptr) continue;
+    // The compiler makes vectors of this; a vector of the baseline may hold no pair.
+    const float* cos = tile.cos + i * tile.head_dim / 2;
+    const float* sin = tile.sin + i * tile.head_dim / 2;
+    for (int64_t j = 0; j < tile.head_dim / 2; ++j) {
+      const float a = row[2 * j];
+      const float b = row[2 * j + 1];
+      row[2 * j] = a * cos[j] - b * sin[j];
+      row[2 * j + 1] = a * sin[j] + b * cos[j];
+    }
   }
 }
 

@@ -13,12 +13,12 @@ struct NormRopeTile {
   int64_t count = 0, head_dim = 0;
   const float* rstd = nullptr;    ///< [count]; null: all ones
   const float* weight = nullptr;  ///< [head_dim]; null: all ones
-  /// [count, head_dim]; null: no rotation. cos_j at 2j and 2j + 1, -sin_j at 2j, sin_j at 2j + 1.
-  const float* cos = nullptr;
+  const float* cos = nullptr;     ///< [count, head_dim / 2]; null: no rotation
   const float* sin = nullptr;
 };
 
-/// n = row * rstd * weight; row = n * cos + (n with the elements of each pair swapped) * sin
+/// n = row * rstd * weight
+/// (row_2j, row_2j+1) = (n_2j cos_j - n_2j+1 sin_j, n_2j sin_j + n_2j+1 cos_j)
 void norm_rope_rows(const NormRopeTile& tile);
 
 }  // namespace vsa::cpu

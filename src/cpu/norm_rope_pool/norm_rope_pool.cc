@@ -17,10 +17,10 @@ namespace {
 struct Scratch {
   explicit Scratch(const NormRopePoolArgs& args)
       : rows(args.plan->tile_tokens() * args.x.shape[3]),
-        cos(args.plan->tile_tokens() * args.x.shape[3]),
-        sin(args.plan->tile_tokens() * args.x.shape[3]),
+        cos(args.plan->tile_tokens() * args.x.shape[3] / 2),
+        sin(args.plan->tile_tokens() * args.x.shape[3] / 2),
         rstd(args.plan->tile_tokens()) {}
-  FloatBuffer rows, cos, sin, rstd;  // [tile_tokens, head_dim], the last [tile_tokens]
+  FloatBuffer rows, cos, sin, rstd;  // [tile_tokens, D], [tile_tokens, D / 2], [tile_tokens]
 };
 
 class NormRopePool {
@@ -29,7 +29,7 @@ class NormRopePool {
       : args_(args), b_(b), t_(t), tokens_(args.plan->tokens(t)), s_(scratch) {}
 
   void run() const {
-    if (!args_.cos.empty()) spread_angles();
+    if (!args_.cos.empty()) gather_angles();
     if (args_.norm == NormOver::kAllHeads) rstd_over(0, args_.x.shape[1]);
     for (int64_t h = 0; h < args_.x.shape[1]; ++h) {
       if (args_.norm == NormOver::kHead) rstd_over(h, h + 1);
@@ -46,15 +46,13 @@ class NormRopePool {
               head_dim());
   }
 
-  /// Each angle twice, as norm_rope_rows reads them.
-  void spread_angles() const {
+  /// Side by side, as norm_rope_rows reads them.
+  void gather_angles() const {
+    const int64_t half = head_dim() / 2;
     for (int64_t i = 0; i < count(); ++i) {
-      const float* cos = f32_row(args_.cos, 0, 0, tokens_[static_cast<size_t>(i)]);
-      const float* sin = f32_row(args_.sin, 0, 0, tokens_[static_cast<size_t>(i)]);
-      for (int64_t j = 0; j < head_dim(); ++j) {
-        s_.cos.data()[i * head_dim() + j] = cos[j / 2];
-        s_.sin.data()[i * head_dim() + j] = j % 2 == 0 ? -sin[j / 2] : sin[j / 2];
-      }
+      const int64_t s = tokens_[static_cast<size_t>(i)];
+      std::copy_n(f32_row(args_.cos, 0, 0, s), half, s_.cos.data() + i * half);
+      std::copy_n(f32_row(args_.sin, 0, 0, s), half, s_.sin.data() + i * half);
     }
   }
 
