@@ -73,7 +73,8 @@ ARGS = {
     "attention_forward": _args(
         ("q", Tensor), ("k", Tensor), ("v", Tensor), ("gate_coarse", Gate), ("gate_fine", Gate),
         ("q_plan", c_void_p), ("kv_plan", c_void_p), ("select", SelectOptions), ("lut", Lut), ("scale", Scale),
-        ("rounding", c_int32), ("out", Tensor), ("lse", Tensor), ("fine_out", Tensor), ("lut_out", Lut)),
+        ("rounding", c_int32), ("q_pooled", Tensor), ("k_pooled", Tensor), ("v_pooled", Tensor), ("coarse_out", Tensor),
+        ("out", Tensor), ("lse", Tensor), ("fine_out", Tensor), ("lut_out", Lut)),
     "pool_backward": _args(("dpooled", Tensor), ("plan", c_void_p), ("dx", Tensor)),
     "coarse_backward": _args(
         ("q_pooled", Tensor), ("k_pooled", Tensor), ("v_pooled", Tensor), ("kv_plan", c_void_p), ("scale", Scale),
