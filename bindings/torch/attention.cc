@@ -6,13 +6,16 @@ namespace vsa::torch_ops {
 Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key,
                                 const TorchTensor& value, const OptionalTensor& gate_coarse,
                                 const OptionalTensor& gate_fine, double gate_coarse_weight,
-                                double gate_fine_weight, const Ints& grid, const Ints& tile_shape,
-                                int64_t topk, OptionalDouble scale, const Ints& prefix,
-                                const Ints& q_tile_len, const Ints& kv_tile_len,
-                                const std::string& coarse_rounding, bool save_for_backward) {
+                                double gate_fine_weight, const OptionalInts& grid,
+                                const Ints& tile_shape, int64_t topk, OptionalDouble scale,
+                                const OptionalInts& prefix, const OptionalInts& q_tile_len,
+                                const OptionalInts& kv_tile_len, const std::string& coarse_rounding,
+                                bool save_for_backward) {
   const Arguments args("video_sparse_attention", query);
-  const SharedPlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
-  const SharedPlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
+  const SharedPlan q_plan =
+      args.plan_or_tiled(or_empty(grid), tile_shape, or_empty(prefix), or_empty(q_tile_len));
+  const SharedPlan kv_plan =
+      args.plan_or_tiled(or_empty(grid), tile_shape, or_empty(prefix), or_empty(kv_tile_len));
   const std::vector<int32_t> prefix_list = prefix_tiles(*q_plan);
   AttentionArgs call{.q = args.bshd("query", query),
                      .k = args.bshd("key", key),
@@ -46,11 +49,13 @@ Tensors5 video_sparse_attention_backward(
     const TorchTensor& value, const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,
     double gate_coarse_weight, double gate_fine_weight, const TorchTensor& lse,
     const TorchTensor& fine_out, const TorchTensor& lut, const TorchTensor& lut_count,
-    const Ints& grid, const Ints& tile_shape, OptionalDouble scale, const Ints& prefix,
-    const Ints& q_tile_len, const Ints& kv_tile_len) {
+    const OptionalInts& grid, const Ints& tile_shape, OptionalDouble scale,
+    const OptionalInts& prefix, const OptionalInts& q_tile_len, const OptionalInts& kv_tile_len) {
   const Arguments args("video_sparse_attention_backward", query);
-  const SharedPlan q_plan = args.plan_or_tiled(grid, tile_shape, prefix, q_tile_len);
-  const SharedPlan kv_plan = args.plan_or_tiled(grid, tile_shape, prefix, kv_tile_len);
+  const SharedPlan q_plan =
+      args.plan_or_tiled(or_empty(grid), tile_shape, or_empty(prefix), or_empty(q_tile_len));
+  const SharedPlan kv_plan =
+      args.plan_or_tiled(or_empty(grid), tile_shape, or_empty(prefix), or_empty(kv_tile_len));
   TorchTensor dq = new_like(query);
   TorchTensor dk = new_like(key);
   TorchTensor dv = new_like(value);

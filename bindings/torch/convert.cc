@@ -64,6 +64,11 @@ TileShape tile_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
 
 }  // namespace
 
+const Ints& or_empty(const OptionalInts& list) {
+  static const Ints kEmpty;
+  return list ? *list : kEmpty;
+}
+
 void raise_if_error(const Status& status) {
   if (status.ok()) return;
   throw std::runtime_error(std::string(name(status.code())) + ": " + status.message());

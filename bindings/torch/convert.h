@@ -19,6 +19,9 @@ namespace vsa::torch_ops {
 
 using TorchTensor = torch::stable::Tensor;
 using Ints = std::vector<int64_t>;
+/// A list of an operator that may be empty. The package passes None then, because AOTInductor of
+/// PyTorch 2.11 loses an empty list of SymInt between an exported graph and the operator.
+using OptionalInts = std::optional<Ints>;
 using torch::headeronly::ScalarType;
 
 /// A std::runtime_error that starts with the code, "InvalidArgument: ...". The stable ABI has no
@@ -36,6 +39,8 @@ T take(Result<T> result) {
 /// Throws the exception of InvalidArgument, `[operation] argument: expected X, got Y`.
 [[noreturn]] void reject(std::string_view operation, std::string_view argument,
                          std::string_view expected, std::string_view got);
+
+const Ints& or_empty(const OptionalInts& list);
 
 /// How calls on such a tensor run. On the CPU: f64 on the reference backend, all else on the cpu
 /// backend with PyTorch's number of threads. On a GPU: the cuda backend, on PyTorch's current

@@ -4,12 +4,13 @@
 
 #include "bindings/torch/ops.h"
 
+// A list that may be empty is optional, and the package passes None: see OptionalInts in convert.h.
 STABLE_TORCH_LIBRARY(vsa, m) {
   m.def(
       "video_sparse_attention(Tensor query, Tensor key, Tensor value, Tensor? gate_coarse, "
-      "Tensor? gate_fine, float gate_coarse_weight, float gate_fine_weight, SymInt[] grid, "
-      "int[] tile_shape, SymInt topk, float? scale, SymInt[] prefix, SymInt[] q_tile_len, "
-      "SymInt[] kv_tile_len, str coarse_rounding, bool save_for_backward) -> (Tensor out, Tensor "
+      "Tensor? gate_fine, float gate_coarse_weight, float gate_fine_weight, SymInt[]? grid, "
+      "int[] tile_shape, SymInt topk, float? scale, SymInt[]? prefix, SymInt[]? q_tile_len, "
+      "SymInt[]? kv_tile_len, str coarse_rounding, bool save_for_backward) -> (Tensor out, Tensor "
       "lse, "
       "Tensor fine_out, Tensor lut, Tensor lut_count)");
   m.def(
@@ -18,31 +19,33 @@ STABLE_TORCH_LIBRARY(vsa, m) {
   m.def(
       "video_sparse_attention_backward(Tensor dout, Tensor query, Tensor key, Tensor value, "
       "Tensor? gate_coarse, Tensor? gate_fine, float gate_coarse_weight, float gate_fine_weight, "
-      "Tensor lse, Tensor fine_out, Tensor lut, Tensor lut_count, SymInt[] grid, int[] tile_shape, "
-      "float? scale, SymInt[] prefix, SymInt[] q_tile_len, SymInt[] kv_tile_len) -> (Tensor "
+      "Tensor lse, Tensor fine_out, Tensor lut, Tensor lut_count, SymInt[]? grid, int[] "
+      "tile_shape, "
+      "float? scale, SymInt[]? prefix, SymInt[]? q_tile_len, SymInt[]? kv_tile_len) -> (Tensor "
       "dquery, "
       "Tensor dkey, Tensor dvalue, Tensor dgate_coarse, Tensor dgate_fine)");
   m.def(
-      "coarse_select(Tensor query, Tensor key, Tensor value, SymInt[] grid, int[] tile_shape, "
-      "SymInt topk, float? scale, SymInt[] prefix, str coarse_rounding) -> "
+      "coarse_select(Tensor query, Tensor key, Tensor value, SymInt[]? grid, int[] tile_shape, "
+      "SymInt topk, float? scale, SymInt[]? prefix, str coarse_rounding) -> "
       "(Tensor coarse_out, Tensor lut, Tensor lut_count)");
   m.def(
       "coarse_select_backward(Tensor dcoarse_out, Tensor query, Tensor key, Tensor value, "
-      "SymInt[] grid, int[] tile_shape, float? scale, SymInt[] prefix) -> (Tensor dquery, Tensor "
+      "SymInt[]? grid, int[] tile_shape, float? scale, SymInt[]? prefix) -> (Tensor dquery, Tensor "
       "dkey, "
       "Tensor dvalue)");
   m.def(
       "block_sparse_attention(Tensor query, Tensor key, Tensor value, Tensor lut, "
-      "Tensor lut_count, int[] tile_shape, SymInt[] q_grid, SymInt[] kv_grid, SymInt[] q_tile_len, "
-      "SymInt[] kv_tile_len, float? scale) -> (Tensor out, Tensor lse)");
+      "Tensor lut_count, int[] tile_shape, SymInt[]? q_grid, SymInt[]? kv_grid, SymInt[]? "
+      "q_tile_len, "
+      "SymInt[]? kv_tile_len, float? scale) -> (Tensor out, Tensor lse)");
   m.def(
       "block_sparse_attention_backward(Tensor dout, Tensor query, Tensor key, Tensor value, "
-      "Tensor out, Tensor lse, Tensor lut, Tensor lut_count, int[] tile_shape, SymInt[] q_grid, "
-      "SymInt[] kv_grid, SymInt[] q_tile_len, SymInt[] kv_tile_len, float? scale) -> (Tensor "
+      "Tensor out, Tensor lse, Tensor lut, Tensor lut_count, int[] tile_shape, SymInt[]? q_grid, "
+      "SymInt[]? kv_grid, SymInt[]? q_tile_len, SymInt[]? kv_tile_len, float? scale) -> (Tensor "
       "dquery, "
       "Tensor dkey, Tensor dvalue)");
-  m.def("tile(Tensor x, SymInt[] grid, int[] tile_shape, SymInt[] prefix) -> Tensor");
-  m.def("untile(Tensor tiled, SymInt[] grid, int[] tile_shape, SymInt[] prefix) -> Tensor");
+  m.def("tile(Tensor x, SymInt[]? grid, int[] tile_shape, SymInt[]? prefix) -> Tensor");
+  m.def("untile(Tensor tiled, SymInt[]? grid, int[] tile_shape, SymInt[]? prefix) -> Tensor");
   m.def("implements(str device_type, str operation) -> bool");
 }
 

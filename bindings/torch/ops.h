@@ -24,10 +24,11 @@ using Tensors5 = std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor, 
 Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key,
                                 const TorchTensor& value, const OptionalTensor& gate_coarse,
                                 const OptionalTensor& gate_fine, double gate_coarse_weight,
-                                double gate_fine_weight, const Ints& grid, const Ints& tile_shape,
-                                int64_t topk, OptionalDouble scale, const Ints& prefix,
-                                const Ints& q_tile_len, const Ints& kv_tile_len,
-                                const std::string& coarse_rounding, bool save_for_backward);
+                                double gate_fine_weight, const OptionalInts& grid,
+                                const Ints& tile_shape, int64_t topk, OptionalDouble scale,
+                                const OptionalInts& prefix, const OptionalInts& q_tile_len,
+                                const OptionalInts& kv_tile_len, const std::string& coarse_rounding,
+                                bool save_for_backward);
 /// The first output alone, for calls that take longer to make than to run. `options` are words with
 /// one space between: f h w of the grid, f h w of a tile, topk, scale or "none", weight of
 /// gate_coarse, weight of gate_fine, coarse_rounding, then the length of each prefix segment.
@@ -40,40 +41,44 @@ Tensors5 video_sparse_attention_backward(
     const TorchTensor& value, const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,
     double gate_coarse_weight, double gate_fine_weight, const TorchTensor& lse,
     const TorchTensor& fine_out, const TorchTensor& lut, const TorchTensor& lut_count,
-    const Ints& grid, const Ints& tile_shape, OptionalDouble scale, const Ints& prefix,
-    const Ints& q_tile_len, const Ints& kv_tile_len);
+    const OptionalInts& grid, const Ints& tile_shape, OptionalDouble scale,
+    const OptionalInts& prefix, const OptionalInts& q_tile_len, const OptionalInts& kv_tile_len);
 
 /// (coarse_out, lut, lut_count)
 Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
-                       const Ints& grid, const Ints& tile_shape, int64_t topk, OptionalDouble scale,
-                       const Ints& prefix, const std::string& coarse_rounding);
+                       const OptionalInts& grid, const Ints& tile_shape, int64_t topk,
+                       OptionalDouble scale, const OptionalInts& prefix,
+                       const std::string& coarse_rounding);
 /// (dquery, dkey, dvalue)
 Tensors3 coarse_select_backward(const TorchTensor& dcoarse_out, const TorchTensor& query,
-                                const TorchTensor& key, const TorchTensor& value, const Ints& grid,
-                                const Ints& tile_shape, OptionalDouble scale, const Ints& prefix);
+                                const TorchTensor& key, const TorchTensor& value,
+                                const OptionalInts& grid, const Ints& tile_shape,
+                                OptionalDouble scale, const OptionalInts& prefix);
 
 /// (out, lse). Each side is in raster order of its grid, or in tile order with its tile_len.
 Tensors2 block_sparse_attention(const TorchTensor& query, const TorchTensor& key,
                                 const TorchTensor& value, const TorchTensor& lut,
                                 const TorchTensor& lut_count, const Ints& tile_shape,
-                                const Ints& q_grid, const Ints& kv_grid, const Ints& q_tile_len,
-                                const Ints& kv_tile_len, OptionalDouble scale);
+                                const OptionalInts& q_grid, const OptionalInts& kv_grid,
+                                const OptionalInts& q_tile_len, const OptionalInts& kv_tile_len,
+                                OptionalDouble scale);
 /// (dquery, dkey, dvalue)
 Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTensor& query,
                                          const TorchTensor& key, const TorchTensor& value,
                                          const TorchTensor& out, const TorchTensor& lse,
                                          const TorchTensor& lut, const TorchTensor& lut_count,
-                                         const Ints& tile_shape, const Ints& q_grid,
-                                         const Ints& kv_grid, const Ints& q_tile_len,
-                                         const Ints& kv_tile_len, OptionalDouble scale);
+                                         const Ints& tile_shape, const OptionalInts& q_grid,
+                                         const OptionalInts& kv_grid,
+                                         const OptionalInts& q_tile_len,
+                                         const OptionalInts& kv_tile_len, OptionalDouble scale);
 
 /// Whether this build has the call of libvsa on tensors of that type of device, "cpu" or "cuda".
 bool implements(const std::string& device_type, const std::string& operation);
 
 /// [B, S, H, D] to [B, num_tiles * tile_tokens, H, D], and back.
-TorchTensor tile(const TorchTensor& x, const Ints& grid, const Ints& tile_shape,
-                 const Ints& prefix);
-TorchTensor untile(const TorchTensor& tiled, const Ints& grid, const Ints& tile_shape,
-                   const Ints& prefix);
+TorchTensor tile(const TorchTensor& x, const OptionalInts& grid, const Ints& tile_shape,
+                 const OptionalInts& prefix);
+TorchTensor untile(const TorchTensor& tiled, const OptionalInts& grid, const Ints& tile_shape,
+                   const OptionalInts& prefix);
 
 }  // namespace vsa::torch_ops

@@ -37,10 +37,11 @@ TorchTensor pool_backward_one(const Arguments& args, const TorchTensor& dpooled,
 }  // namespace
 
 Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
-                       const Ints& grid, const Ints& tile_shape, int64_t topk, OptionalDouble scale,
-                       const Ints& prefix, const std::string& coarse_rounding) {
+                       const OptionalInts& grid, const Ints& tile_shape, int64_t topk,
+                       OptionalDouble scale, const OptionalInts& prefix,
+                       const std::string& coarse_rounding) {
   const Arguments args("coarse_select", query);
-  const SharedPlan plan = args.plan(grid, tile_shape, prefix);
+  const SharedPlan plan = args.plan(or_empty(grid), tile_shape, or_empty(prefix));
   const std::vector<int32_t> prefix_list = prefix_tiles(*plan);
   const SelectOptions options = args.select(topk, *plan, prefix_list);
   const Pooled pooled = pool_all(args, query, key, value, *plan);
@@ -70,10 +71,11 @@ Tensors3 coarse_select(const TorchTensor& query, const TorchTensor& key, const T
 }
 
 Tensors3 coarse_select_backward(const TorchTensor& dcoarse_out, const TorchTensor& query,
-                                const TorchTensor& key, const TorchTensor& value, const Ints& grid,
-                                const Ints& tile_shape, OptionalDouble scale, const Ints& prefix) {
+                                const TorchTensor& key, const TorchTensor& value,
+                                const OptionalInts& grid, const Ints& tile_shape,
+                                OptionalDouble scale, const OptionalInts& prefix) {
   const Arguments args("coarse_select_backward", query);
-  const SharedPlan plan = args.plan(grid, tile_shape, prefix);
+  const SharedPlan plan = args.plan(or_empty(grid), tile_shape, or_empty(prefix));
   const Pooled pooled = pool_all(args, query, key, value, *plan);
   TorchTensor dq = new_like(pooled.q);
   TorchTensor dk = new_like(pooled.k);
@@ -95,11 +97,14 @@ Tensors3 coarse_select_backward(const TorchTensor& dcoarse_out, const TorchTenso
 Tensors2 block_sparse_attention(const TorchTensor& query, const TorchTensor& key,
                                 const TorchTensor& value, const TorchTensor& lut,
                                 const TorchTensor& lut_count, const Ints& tile_shape,
-                                const Ints& q_grid, const Ints& kv_grid, const Ints& q_tile_len,
-                                const Ints& kv_tile_len, OptionalDouble scale) {
+                                const OptionalInts& q_grid, const OptionalInts& kv_grid,
+                                const OptionalInts& q_tile_len, const OptionalInts& kv_tile_len,
+                                OptionalDouble scale) {
   const Arguments args("block_sparse_attention", query);
-  const SharedPlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
-  const SharedPlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
+  const SharedPlan q_plan =
+      args.plan_or_tiled(or_empty(q_grid), tile_shape, {}, or_empty(q_tile_len));
+  const SharedPlan kv_plan =
+      args.plan_or_tiled(or_empty(kv_grid), tile_shape, {}, or_empty(kv_tile_len));
   FineArgs call{.q = args.bshd("query", query),
                 .k = args.bshd("key", key),
                 .v = args.bshd("value", value),
@@ -121,12 +126,15 @@ Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTen
                                          const TorchTensor& key, const TorchTensor& value,
                                          const TorchTensor& out, const TorchTensor& lse,
                                          const TorchTensor& lut, const TorchTensor& lut_count,
-                                         const Ints& tile_shape, const Ints& q_grid,
-                                         const Ints& kv_grid, const Ints& q_tile_len,
-                                         const Ints& kv_tile_len, OptionalDouble scale) {
+                                         const Ints& tile_shape, const OptionalInts& q_grid,
+                                         const OptionalInts& kv_grid,
+                                         const OptionalInts& q_tile_len,
+                                         const OptionalInts& kv_tile_len, OptionalDouble scale) {
   const Arguments args("block_sparse_attention_backward", query);
-  const SharedPlan q_plan = args.plan_or_tiled(q_grid, tile_shape, {}, q_tile_len);
-  const SharedPlan kv_plan = args.plan_or_tiled(kv_grid, tile_shape, {}, kv_tile_len);
+  const SharedPlan q_plan =
+      args.plan_or_tiled(or_empty(q_grid), tile_shape, {}, or_empty(q_tile_len));
+  const SharedPlan kv_plan =
+      args.plan_or_tiled(or_empty(kv_grid), tile_shape, {}, or_empty(kv_tile_len));
   TorchTensor dq = new_like(query);
   TorchTensor dk = new_like(key);
   TorchTensor dv = new_like(value);
@@ -151,10 +159,10 @@ bool implements(const std::string& device_type, const std::string& operation) {
   return vsa::implements(take(backend_from_name(device_type)), operation);
 }
 
-TorchTensor tile(const TorchTensor& x, const Ints& grid, const Ints& tile_shape,
-                 const Ints& prefix) {
+TorchTensor tile(const TorchTensor& x, const OptionalInts& grid, const Ints& tile_shape,
+                 const OptionalInts& prefix) {
   const Arguments args("tile", x);
-  const SharedPlan plan = args.plan(grid, tile_shape, prefix);
+  const SharedPlan plan = args.plan(or_empty(grid), tile_shape, or_empty(prefix));
   const Tensor view = args.bshd("x", x);
   TorchTensor tiled =
       new_tensor(x, {x.size(0), plan->padded_len(), x.size(2), x.size(3)}, x.scalar_type());
@@ -162,10 +170,10 @@ TorchTensor tile(const TorchTensor& x, const Ints& grid, const Ints& tile_shape,
   return tiled;
 }
 
-TorchTensor untile(const TorchTensor& tiled, const Ints& grid, const Ints& tile_shape,
-                   const Ints& prefix) {
+TorchTensor untile(const TorchTensor& tiled, const OptionalInts& grid, const Ints& tile_shape,
+                   const OptionalInts& prefix) {
   const Arguments args("untile", tiled);
-  const SharedPlan plan = args.plan(grid, tile_shape, prefix);
+  const SharedPlan plan = args.plan(or_empty(grid), tile_shape, or_empty(prefix));
   const Tensor view = args.bshd("tiled", tiled);
   TorchTensor x = new_tensor(tiled, {tiled.size(0), plan->seq_len(), tiled.size(2), tiled.size(3)},
                              tiled.scalar_type());

@@ -19,7 +19,7 @@ def _tiles(grid, tile_shape, prefix, tile_len):
 def _lut(query, tiles, topk, prefix):
     """Empty tables as `select` makes them; prefix tiles keep everything, so rows are full width."""
     batch, heads = query.shape[0], query.shape[2]
-    lut = query.new_empty((batch, heads, tiles, tiles if sum(prefix) else topk), dtype=torch.int32)
+    lut = query.new_empty((batch, heads, tiles, tiles if sum(prefix or ()) else topk), dtype=torch.int32)
     return lut, query.new_empty((batch, heads, tiles), dtype=torch.int32)
 
 
@@ -91,7 +91,7 @@ def _(x, grid, tile_shape, prefix):
 
 @torch.library.register_fake("vsa::untile")
 def _(tiled, grid, tile_shape, prefix):
-    return tiled.new_empty((tiled.shape[0], math.prod(grid) + sum(prefix), *tiled.shape[2:]))
+    return tiled.new_empty((tiled.shape[0], math.prod(grid) + sum(prefix or ()), *tiled.shape[2:]))
 
 
 # --- autograd ------------------------------------------------------------------------------------

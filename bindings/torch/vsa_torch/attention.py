@@ -96,7 +96,7 @@ def _attention_arguments(query, key, value, gates, layout, rest):
     _checks.qkv(operation, *tensors[:3], q.sequence, kv.sequence, gates=gates)
     topk = _topk(operation, topk, sparsity,
                  count_tiles(q.grid, tile_shape) if grid is not None else len(kv.tile_len))
-    return (*tensors, coarse_weight, fine_weight, q.grid, tile_shape, topk, _scale(operation, scale), prefix,
+    return (*tensors, coarse_weight, fine_weight, q.grid, tile_shape, topk, _scale(operation, scale), prefix or None,
             q.tile_len, kv.tile_len, _checks.choice(operation, "coarse_rounding", coarse_rounding, _ROUNDINGS),
             _needs_grad(operation, *tensors))
 
@@ -132,7 +132,7 @@ def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, s
     _checks.qkv(operation, query, key, value, side.sequence, side.sequence)
     topk = _topk(operation, topk, sparsity, count_tiles(side.grid, tile_shape))
     return call(operation, _needs_grad(operation, query, key, value), query, key, value, side.grid, tile_shape, topk,
-                _scale(operation, scale), prefix,
+                _scale(operation, scale), prefix or None,
                 _checks.choice(operation, "coarse_rounding", coarse_rounding, _ROUNDINGS))
 
 
@@ -191,7 +191,7 @@ def _reorder(operation, name, x, grid, tile_shape, prefix):
     _checks.tokens(operation, name, x)
     _checks.sequence(operation, name, x, length, said_by)
     _checks.strided(operation, name, x)
-    return call(operation, _needs_grad(operation, x), x, side.grid, tile_shape, prefix)
+    return call(operation, _needs_grad(operation, x), x, side.grid, tile_shape, prefix or None)
 
 
 # --- arguments -----------------------------------------------------------------------------------
@@ -200,8 +200,8 @@ def _reorder(operation, name, x, grid, tile_shape, prefix):
 class _Side(NamedTuple):
     """Where the tokens of queries or keys lie: in raster order of a grid, or in tile order by tile_len."""
 
-    grid: tuple  # (f, h, w), or () with tile_len
-    tile_len: list  # valid tokens of every tile, or [] with a grid
+    grid: tuple | None  # (f, h, w), or None with tile_len
+    tile_len: list | None  # valid tokens of every tile, or None with a grid
     sequence: tuple  # length [S] of the tensors, and the argument that says so
 
 
@@ -209,11 +209,11 @@ def _side(operation, name, grid, tile_len, tile_shape, prefix=()):
     if grid is not None or tile_len is None:
         f, h, w = grid = _checks.extents(operation, "grid" if name == "q" else "kv_grid", grid)
         if prefix:
-            return _Side(grid, [], (f * h * w + sum(prefix), "grid with prefix"))
-        return _Side(grid, [], (f * h * w, "grid"))
+            return _Side(grid, None, (f * h * w + sum(prefix), "grid with prefix"))
+        return _Side(grid, None, (f * h * w, "grid"))
     tile_tokens = math.prod(tile_shape)
     lengths = _checks.tile_lengths(operation, f"{name}_tile_len", tile_len, tile_tokens)
-    return _Side((), lengths, (len(lengths) * tile_tokens, f"{name}_tile_len"))
+    return _Side(None, lengths, (len(lengths) * tile_tokens, f"{name}_tile_len"))
 
 
 def _either(operation, **pair):
