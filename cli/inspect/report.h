@@ -9,14 +9,14 @@
 
 namespace vsa::cli {
 
-/// What is said about one head.
+/// The report of one head.
 struct HeadReport {
   int64_t head = 0;
   double kept_share = 0.0;
   Mass mass;
 };
 
-/// What is said about one query tile of one head.
+/// The report of one query tile of one head.
 struct RowReport {
   int64_t head = 0, row = 0;
   std::vector<int32_t> kept;

@@ -2,7 +2,7 @@
 
 diffusers drops tensors that its model does not know, such as gates, and forgets which files it read. So from the import
 of this module on, WanTransformer3DModel remembers them. A model that was loaded before is searched for by the path that
-its config keeps; where that leaves a choice, it is an error, and what was not searched is said in a warning.
+its config keeps: several candidates are an error, and a warning names each place that could not be searched.
 """
 
 import functools
