@@ -161,7 +161,7 @@ def test_p15_a_float_that_is_computed_in_the_compiled_function(make, name):
 
 
 def test_p15_an_int_that_is_computed_from_a_float_outside(make):
-    """docs/guide/pytorch.md: inductor may keep an older value of one computed inside (as of any operator's int)."""
+    """docs/guide/pytorch.md: compute such an int outside; inductor may keep an older value of one computed inside."""
     torch._dynamo.reset()
     q = make(1, 210, 2, 16)
 

@@ -1,4 +1,4 @@
-"""The recipes that docs/guide/pytorch.md shows run, on tiny models, and do what they say."""
+"""The recipes that the pages of docs/guide show run, on tiny models, and do what they say."""
 
 import importlib.util
 import math
