@@ -2,11 +2,11 @@
 
     PYTHONPATH=build/site python bench/host_cost.py
 
-One line of JSON for every shape and pass. `call_us` is the median and the least over rounds of 30 calls, without a
-synchronisation within a round. A GPU that takes longer than the host falls behind; its driver queues some thousand
-kernels before it makes the host wait, so a round is short. `parts_us` are of the same call: `python` is the function with no
-operator behind it, `operator` is torch.ops.vsa.inference below autograd, `every_output` is
-torch.ops.vsa.video_sparse_attention, which calls take that want more than the output.
+It prints one line of JSON for every shape and pass. `call_us` has the median and the least over rounds of 30 calls, without
+a synchronisation within a round. If the GPU takes longer than the host, it falls behind; its driver queues about a thousand
+kernels before it makes the host wait, so rounds are short. `parts_us` has the parts of the same call: `python` is the
+function without the operator, `operator` is torch.ops.vsa.inference below autograd, and `every_output` is
+torch.ops.vsa.video_sparse_attention, which is used by calls that need more than the output.
 """
 
 import argparse

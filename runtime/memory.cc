@@ -1,4 +1,4 @@
-// What a run will need in memory, and whether that is there.
+// How much memory a run needs, and whether so much is available.
 #include "runtime/memory.h"
 
 #include <fmt/format.h>

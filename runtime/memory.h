@@ -1,4 +1,4 @@
-// What a run will need in memory, and whether that is there. Host-only.
+// How much memory a run needs, and whether so much is available. Host-only.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace vsa::runtime {
 
-/// An estimate from below: the transformer's weights in the type of the file, those of one step in
+/// A lower bound: the transformer's weights in the type of the file, those of one step in
 /// f32, the activations of one pass, the latents with their velocities. The text encoder is gone by
 /// then.
 int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,

@@ -25,7 +25,7 @@ struct ModelDefaults {
 };
 
 /// What a model was trained on ("vsa" in model_index.json); empty where it says nothing. Other
-/// prompts and videos run, and their results mean little.
+/// prompts and videos can be generated, but the model has not learned them.
 struct TrainedOn {
   std::set<std::string> words;  ///< lower case; every word of its captions
   std::vector<int64_t> video;   ///< frames, height and width in pixels
@@ -55,9 +55,9 @@ struct ModelFolder {
 
   /// @param variant  which weights to take where a part has several ("fp16", "ema"); a part without
   ///                 that variant keeps its plain ones, which is a warning
-  /// @return IoError (a file or field is missing or wrong; no part has the variant) | Unsupported
-  /// (a VAE, another scheduler,
-  ///         transformer or text encoder; the message names what it found)
+  /// @return IoError (a file or field is missing or wrong; no part has the variant) |
+  ///         Unsupported (a VAE, or another scheduler, transformer or text encoder; the message
+  ///         names what it found)
   static Result<ModelFolder> open(const std::filesystem::path& root,
                                   const std::string& variant = "");
 

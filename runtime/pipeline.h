@@ -81,8 +81,9 @@ struct GenerateOptions {
 ///         model or backend this build cannot run; nothing else runs instead) | IoError (a model
 ///         file is missing, malformed or of a wrong shape; the latents cannot be written) |
 ///         Cancelled | OutOfMemory | Internal (a non-finite value; names step and layer)
-/// Cost: two transformer passes a step (one if guidance is 1); memory of the weights in f32 and 7
-/// activations of [tokens, width].
+/// Cost: two transformer passes a step (one if guidance is 1). Memory: the transformer's weights in
+/// the type of their file, those of one step of a block in f32, and 7 activations of [tokens,
+/// width].
 Result<video::Frames> generate(const GenerateOptions& options, GenerateReport& report);
 
 /// Frames from a latents file, and what the file says about its run.

@@ -1,4 +1,4 @@
-// What a model will not understand of a prompt.
+// Warnings about what a model will not understand in a prompt.
 #include "runtime/text_warnings.h"
 
 #include <fmt/format.h>

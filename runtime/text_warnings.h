@@ -1,4 +1,4 @@
-// What a model will not understand of a prompt. Host-only.
+// Warnings about what a model will not understand in a prompt. Host-only.
 #pragma once
 
 #include <string>

@@ -3,11 +3,11 @@
 
 A contestant is a stage or the operator of this library (through the C ABI), or what it is compared with:
 dense attention by cuDNN (and FlashAttention-3), FlexAttention, FastVideo's operator, and a matrix product.
-With --passes backward: gradients, alone and with the forward that they need; both: these behind the forward.
-With --page: what docs/performance.md shows. One that cannot run gets a row
-"absent: reason" or "failed: reason". Each round runs all of a case once, in another order, on the next of
-several sets of inputs, with the L2 flushed before each; power and clocks are sampled meanwhile. Needs PyTorch
-and libvsa.so; --backend cpu tries the program out without a GPU.
+--passes backward measures gradients, alone and together with the forward pass that they need; --passes both measures
+forward as well. --page measures what docs/performance.md shows. A contestant that cannot run gets a row
+"absent: reason" or "failed: reason". Each round runs all contestants of a case once, in another order, on the next of
+several sets of inputs, with the L2 flushed before each call; power and clocks are sampled meanwhile. The program needs
+PyTorch and libvsa.so; --backend cpu tries it out without a GPU.
 """
 
 import contextlib

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Times FastVideo's own attention layer over its kernels, over vsa's drop-in for them, and with vsa's install().
 
-Two parts are timed: `layer`, DistributedAttention_VSA on q, k, v and gate [1, S, H, D], and `impl`, what is left of it when
-the four are concatenated already: preprocess_qkv, forward and postprocess_output. `operator` is
-vsa_torch.video_sparse_attention on the same tensors. Each is checked against fp64 on sampled tiles before it is timed, in
-turns, with the L2 flushed. JSON lines on stdout, a table on stderr. Needs vsa_torch and FastVideo (its folder or wheel in
-PYTHONPATH or --fastvideo; none of its dependencies); its kernels take part where `import fastvideo_kernel` works.
+Two parts are timed: `layer` is DistributedAttention_VSA on q, k, v and gate [1, S, H, D]; `impl` is the part of it after
+the four tensors have been concatenated: preprocess_qkv, forward and postprocess_output. `operator` is
+vsa_torch.video_sparse_attention on the same tensors. Each is checked against fp64 on sampled tiles before it is timed. They
+run interleaved, with the L2 flushed. JSON lines go to stdout, a table to stderr. The program needs vsa_torch and FastVideo
+(its folder or wheel in PYTHONPATH or --fastvideo; none of its dependencies). FastVideo's kernels take part if
+`import fastvideo_kernel` works.
 """
 
 import json

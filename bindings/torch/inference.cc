@@ -1,9 +1,9 @@
 // torch.ops.vsa.inference: the whole operator where only its output is wanted. Host-only.
 //
-// PyTorch turns every list, float and int of a call into an object of its own on the way from
-// Python, which for video_sparse_attention takes as long as its launches. So this operator has the
-// same arguments in one text, and of the outputs the one that everybody wants: what backward would
-// need is in the workspace or not made.
+// On the way from Python, PyTorch turns every list, float and int of a call into an object of its
+// own. For video_sparse_attention this takes as long as launching its kernels. So this operator has
+// the same arguments in one string, and returns the output alone: what backward would need is in
+// the workspace, or is not computed.
 #include <algorithm>
 #include <charconv>
 

@@ -49,8 +49,8 @@ STABLE_TORCH_LIBRARY(vsa, m) {
   m.def("implements(str device_type, str operation) -> bool");
 }
 
-// The same functions everywhere: the device of the tensors decides on the backend. What a backend
-// or a build lacks, libvsa refuses by name.
+// The same functions for CPU and CUDA: the device of the tensors decides on the backend. libvsa
+// refuses what a backend or a build lacks, and its message says what that is.
 template <class Library>
 void implement(Library& m) {
   m.impl("video_sparse_attention", TORCH_BOX(&vsa::torch_ops::video_sparse_attention));
@@ -68,7 +68,7 @@ void implement(Library& m) {
 
 STABLE_TORCH_LIBRARY_IMPL(vsa, CPU, m) { implement(m); }
 STABLE_TORCH_LIBRARY_IMPL(vsa, CUDA, m) { implement(m); }
-// It takes no tensor whose device could decide.
+// `implements` takes no tensor, so no device decides which kernel runs.
 STABLE_TORCH_LIBRARY_IMPL(vsa, CompositeExplicitAutograd, m) {
   m.impl("implements", TORCH_BOX(&vsa::torch_ops::implements));
 }

@@ -29,7 +29,8 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 const OptionalInts& prefix, const OptionalInts& q_tile_len,
                                 const OptionalInts& kv_tile_len, const std::string& coarse_rounding,
                                 bool save_for_backward);
-/// The first output alone, for calls that take longer to make than to run. `options` are words with
+/// The first output alone, with little work on the host: for calls that run for a shorter time than
+/// the host needs to prepare them. `options` are words with
 /// one space between: f h w of the grid, f h w of a tile, topk, scale or "none", weight of
 /// gate_coarse, weight of gate_fine, coarse_rounding, then the length of each prefix segment.
 TorchTensor inference(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,

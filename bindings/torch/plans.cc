@@ -11,7 +11,8 @@ SharedPlan PlanCache::get(Description description, const std::function<TilePlan(
     const std::lock_guard lock(mutex_);
     if (SharedPlan plan = find(description)) return plan;
   }
-  // Without the lock, so that a long build holds up nobody; who comes second takes the first's.
+  // Built without the lock, so that no other thread waits for it. If two threads build the same
+  // plan, both use the one that was finished first.
   SharedPlan built = std::make_shared<const TilePlan>(build());
   const std::lock_guard lock(mutex_);
   if (SharedPlan plan = find(description)) return plan;

@@ -15,8 +15,8 @@ namespace vsa::torch_ops {
 
 using SharedPlan = std::shared_ptr<const TilePlan>;
 
-/// The plans that were asked for last. Equal descriptions give the same object, by which libvsa
-/// sees that queries and keys lie alike. Thread-safe.
+/// The plans that were asked for last. Equal descriptions give the same object, from which libvsa
+/// sees that queries and keys have the same order. Thread-safe.
 class PlanCache {
  public:
   /// What a plan is made from, as numbers; plans of different kinds start with different ones.

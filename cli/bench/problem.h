@@ -26,11 +26,11 @@ struct BenchProblem {
   BenchProblem(const BenchProblem&) = delete;
   BenchProblem& operator=(const BenchProblem&) = delete;
 
-  /// Runs on `context` once what the given stages read the outputs of. What the backend answers
-  /// with Unsupported is left out. Throws Failure on any other error.
+  /// Runs each stage whose outputs the given stages read once on `context`. A stage that the
+  /// backend answers with Unsupported is left out. Throws Failure on any other error.
   void prepare(const Context& context, const std::vector<std::string>& stages);
-  /// Why the backend cannot run `stage` here, or cannot make what it reads; empty: nothing is known
-  /// against it.
+  /// Why the backend cannot run `stage` here, or a stage whose output it reads; empty if no reason
+  /// is known.
   std::string refusal(const std::string& stage) const;
 
   /// From now on, views and calls are of `count` kv heads from `first` on and the query heads that

@@ -57,8 +57,9 @@ class DeviceClock {
   DeviceClock(const DeviceClock&) = delete;
   DeviceClock& operator=(const DeviceClock&) = delete;
 
-  /// Empties the L2 cache and starts, when the stream gets there. Emptying takes the device about
-  /// as long as the host needs to enqueue the longest call, so that launches cost no time.
+  /// Enqueues a kernel that empties the L2 cache, and the start of the time behind it. Emptying
+  /// takes the device about as long as the host needs to enqueue the longest call, so the time of
+  /// launching is not measured.
   void start(const Device& device);
   /// Waits for what was called since start(); milliseconds that it took.
   double stop_ms(const Device& device);

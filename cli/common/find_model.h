@@ -1,4 +1,4 @@
-// Where the model is that a name means. Host-only.
+// Finds the folder of a model by its name. Host-only.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Some heads of one batch item, as views. Host-only.
+// Views of some heads of one item of a batch. Host-only.
 #pragma once
 
 #include <cstddef>

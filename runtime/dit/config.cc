@@ -33,7 +33,8 @@ void refuse_image_to_video(runtime::JsonFields& fields, const WanConfig& config,
   }
 }
 
-/// null: no norm; Wan's own kind; anything else is another model.
+/// Whether q and k are normalised: not if the field is null, and by Wan's kind of norm otherwise.
+/// Any other kind is refused.
 bool parse_qk_norm(runtime::JsonFields& fields, const nlohmann::json& json, std::string_view file) {
   constexpr const char* kKind = "rms_norm_across_heads";
   if (json.contains("qk_norm") && json.at("qk_norm").is_null()) {
@@ -48,7 +49,8 @@ bool parse_qk_norm(runtime::JsonFields& fields, const nlohmann::json& json, std:
   return true;
 }
 
-/// Keeps every product of extents in 64 bits, far above any model; and halves and pairs whole.
+/// Bounds the extents, far above those of any model, so that products of them fit in 64 bits; and
+/// checks that extents that are divided by two are even.
 Status check_extents(const WanConfig& config, std::string_view file) {
   constexpr int64_t kWidest = int64_t{1} << 20;
   const auto bounded = [&](const char* what, std::initializer_list<int64_t> factors) -> Status {

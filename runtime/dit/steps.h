@@ -40,7 +40,8 @@ class Steps {
   virtual const TilePlan& plan() const = 0;
 
   /// x = the patches of the latents, embedded; and the modulation of all layers.
-  /// @param latents   [in_channels, F, H, W] = grid times patch, host memory, free after the call
+  /// @param latents   [in_channels, F, H, W] = grid times patch, host memory; not read after the
+  /// call
   /// @param timestep  0 to 1000
   virtual Status begin(const float* latents, float timestep) = 0;
 
@@ -50,9 +51,8 @@ class Steps {
 
   /// attn = fine + gate * coarse, through libvsa.
   /// @param topk  kv tiles kept for a query tile; plan().num_tiles() is dense
-  /// @param kept  tiles kept over all heads and query tiles, counted in the selection that ran;
-  /// null:
-  ///              not counted, and not waited for
+  /// @param kept  receives how many tiles were kept over all heads and query tiles, counted in the
+  ///              selection that ran. If it is null, nothing is counted or waited for
   /// @return errors of attention_forward, unchanged
   virtual Status attend_self(int64_t layer, int64_t topk, int64_t* kept) = 0;
 
@@ -70,7 +70,7 @@ class Steps {
   /// @param velocity  [out_channels, F, H, W], host memory, whole after the call
   virtual Status end(float* velocity) = 0;
 
-  /// Copies x to the host: for tests, and to look where a number went wrong.
+  /// Copies x to the host, for tests and for finding the step that computed a wrong number.
   /// @param x  [num_tokens, width]
   virtual Status read_residual(std::span<float> x) = 0;
 };
@@ -83,7 +83,7 @@ class Model {
 
   virtual const WanConfig& config() const = 0;
 
-  /// @param text  host memory, free after the call
+  /// @param text  host memory; not read after the call
   virtual Result<std::unique_ptr<TextContext>> prepare_text(const text::TextEmbedding& text) = 0;
 
   /// Memory and tables for videos of one size.

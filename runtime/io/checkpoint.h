@@ -14,9 +14,9 @@ namespace vsa::io {
 /// the one it was moved to, lives. Thread-safe to read.
 class Checkpoint {
  public:
-  /// @param path     a .safetensors file; a .safetensors.index.json, whose shards lie beside it; or
+  /// @param path     a .safetensors file, a .safetensors.index.json whose shards lie beside it, or
   /// a
-  ///                 folder, from which choose_weights takes one of them
+  ///                 folder, from which choose_weights takes one of these
   /// @param variant  of choose_weights; not read for a file
   /// @return IoError if a file is missing or wrong, if the index and the shards do not name exactly
   ///         the same tensors, or if shards disagree on a metadata value

@@ -1,4 +1,4 @@
-// What a file that is not what it should be looks like, from its first bytes. Host-only.
+// Recognises the kind of a file by its first bytes, for messages about unexpected files. Host-only.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace vsa::io {
 
-/// What bytes look like, and what to do about it: "a Git LFS pointer; `git lfs pull` fetches the
-/// file itself". Bytes of no known kind give "a file that is damaged or of another kind", no bytes
-/// "an empty file".
+/// The kind of file that the bytes are of, and what to do about it: "a Git LFS pointer; `git lfs
+/// pull` fetches the file itself". Bytes of no known kind give "a file that is damaged or of
+/// another kind", no bytes "an empty file".
 /// @param head  the first bytes of a file, 512 of them or all
 std::string file_kind(std::span<const std::byte> head);
 

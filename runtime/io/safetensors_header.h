@@ -26,7 +26,7 @@ struct SafetensorsHeader {
   std::map<std::string, std::string, std::less<>> metadata;
 };
 
-/// The largest header the format allows; a longer one is a lie or an attack.
+/// The largest header that the format allows.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 /// Reads the header text and checks everything that it says against the `data_bytes` that follow

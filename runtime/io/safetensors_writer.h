@@ -17,9 +17,10 @@ namespace vsa::io {
 /// same bytes: tensors are laid out by descending element size, then by name, after a header padded
 /// to 64 bytes, so that every tensor is aligned to its elements.
 /// @param tensors  row-major; `bytes` must fit type and shape
-/// @return InvalidArgument if a tensor's bytes do not fit, a shape is negative or a name or
-/// metadata
-///         string is not UTF-8 or is "__metadata__"; IoError if the file cannot be written
+/// @return InvalidArgument if a tensor's bytes do not fit its type and shape, an extent is
+/// negative,
+///         or a name or metadata string is not UTF-8 or is "__metadata__"; IoError if the file
+///         cannot be written
 Status write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                          const Metadata& metadata = {});
 

@@ -7,8 +7,9 @@
 
 namespace vsa::nn {
 
-/// Holds oneDNN to the instruction set of libvsa's CPU backend; call before anything is computed.
-/// oneDNN takes no more orders once it has multiplied in this process: then its own choice stays.
+/// Limits oneDNN to the instruction set of libvsa's CPU backend. Call it before anything is
+/// computed: once oneDNN has multiplied in this process, it keeps the instruction set that it chose
+/// itself.
 /// @return Unsupported if VSA_ISA names one that this machine or this build lacks
 Status check_isa();
 

@@ -22,7 +22,7 @@ constexpr auto kF32 = memory::data_type::f32;
 
 dnnl::engine& cpu_engine() {
   static dnnl::engine engine = [] {
-    throw_if_error(check_isa());  // oneDNN takes orders before its first product alone
+    throw_if_error(check_isa());  // oneDNN can be limited only before its first product
     return dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return engine;
@@ -139,13 +139,13 @@ struct ReadyLinear::State {
   void pack(const Weight& weight);
 };
 
-/// Copies the weight in oneDNN's order. A 16-bit type stays: oneDNN puts the widened numbers in
-/// order, and they go back without loss.
+/// Copies the weight into the order that oneDNN chose. A 16-bit weight stays 16-bit: it is
+/// converted to f32, reordered by oneDNN, and converted back without loss.
 void ReadyLinear::State::pack(const Weight& weight) {
   const bool is_half = io::size_bytes(weight.type) == 2;
-  if (is_half) scale = weight.scale;  // any other type takes it in here
+  if (is_half) scale = weight.scale;  // a weight of any other type is multiplied by it here
   type = is_half ? weight.type : io::StorageType::kF32;
-  // What is kept comes first, so that what is freed lies behind it on the heap.
+  // The memory that is kept is allocated first, so that what is freed lies behind it on the heap.
   packed = Buffer(is_half ? (num_kept() + 1) / 2 : num_kept());
   kept = reinterpret_cast<const std::byte*>(packed.data());
   Buffer ordered(is_half ? num_kept() : 0);

@@ -15,7 +15,7 @@
 
 namespace vsa::nn {
 
-/// What came of a checkpoint.
+/// What was found in a checkpoint.
 struct LoadSummary {
   int64_t loaded = 0;               ///< tensors
   int64_t parameters = 0;           ///< their elements

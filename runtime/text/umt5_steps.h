@@ -21,7 +21,7 @@ class Umt5Steps {
   virtual ~Umt5Steps() = default;
 
   /// x = the embedded tokens of a prompt.
-  /// @param rows  [num_tokens, d_model] f32, host memory, free after the call
+  /// @param rows  [num_tokens, d_model] f32, host memory; not read after the call
   virtual Status begin(const float* rows, int64_t num_tokens) = 0;
 
   /// x += out(attention of norm1(x)), with the layer's own position table.

@@ -122,13 +122,15 @@ Status ArgCheck::head_groups(std::string_view argument, int64_t num_heads,
 
 Status ArgCheck::tensor(std::string_view argument, const ConstTensor& t, DTypes dtypes,
                         const Shape& shape, std::string_view hint) const {
-  // Composed only for a message: a call checks a dozen tensors, and composing takes longer.
+  // Only made for a message: a call checks a dozen tensors, and making this text takes longer than
+  // that.
   const auto expected = [&] { return fmt::format("{} {}", to_string(dtypes), to_string(shape)); };
   if (t.data == nullptr) return fault(argument, expected(), "null data", hint);
   if (size_bytes(t.dtype) == 0) {
     return fault(argument, expected(), fmt::format("dtype {}", static_cast<int>(t.dtype)), hint);
   }
-  // Tokens are what may come in 16 bits.
+  // An argument that may be 16-bit has a row for each token. Any other one has a row for each tile,
+  // or may be of either kind.
   const bool takes_dtype =
       dtypes.contains(DType::kBF16) || dtypes.contains(DType::kF16)
           ? traits_.token_dtypes.contains(t.dtype)

@@ -1,4 +1,4 @@
-// Calls with one wrong argument each: what must be refused, and the name it must be refused by.
+// Calls with one wrong argument each: they must be refused by a message that names this argument.
 //
 // A Setup is a struct with `Arena arena`, `Context context`, `args`, all valid, and
 // `Status run() const`.

@@ -1,5 +1,6 @@
-// One small valid call per entrance, with its memory: the ground that bad-input tests spoil.
-// B 2, H 4, H_kv 2, D 8, f32; queries on a grid of 4 tiles, keys on one of 6 (one axis partial).
+// One small valid call for each entrance, with its memory. Tests of wrong arguments start from
+// these. B 2, H 4, H_kv 2, D 8, f32; queries on a grid of 4 tiles, keys on one of 6 (one axis
+// partial).
 #pragma once
 
 #include "tests/support/arena.h"

@@ -16,9 +16,9 @@ struct DestroyPlan {
 };
 using PlanHandle = std::unique_ptr<vsa_plan, DestroyPlan>;
 
-/// Hands out arguments near the right ones. Memory is as large as the argument says; where it says
-/// more than kMaxBytes but no nonsense, the data is null; where it says nonsense that the library
-/// must refuse unseen, the data is a block of a few bytes.
+/// Hands out arguments near the right ones. Memory is as large as the argument says. If the
+/// argument is valid but says more than kMaxBytes, its data is null. If the argument is invalid, so
+/// that the library must refuse it without reading its data, the data is a block of a few bytes.
 class HostileArgs {
  public:
   static constexpr int64_t kMaxBytes = 1 << 16;

@@ -84,9 +84,9 @@ NormRopePoolTensors norm_rope_pool_tensors(const TestTensor& x, const TilePlan& 
       .sin = f32(angles, 9, [](double a) { return std::sin(a); })};
 }
 
-/// One rounding to the dtype, and in fp32 a sum of all squares, its root, two products and a
-/// rotation, relative to |a| + |b| of a normalised pair (a, b): no angle makes more of it. The mean
-/// adds a sum over the tile.
+/// The bound counts one rounding to the dtype and, in fp32, a sum of all squares, its root, two
+/// products and a rotation. It is relative to |a| + |b| of a normalised pair (a, b), which no
+/// rotation exceeds. The mean adds a sum over the tile.
 void expect_norm_rope_pool(const TestTensor& in, const TilePlan& plan,
                            const NormRopePoolExtras& extras, const RunNormRopePool& run) {
   NormRopePoolTensors got = norm_rope_pool_tensors(in, plan, extras.norm);

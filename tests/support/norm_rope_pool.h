@@ -14,8 +14,8 @@ struct NormRopePoolExtras {
   bool weight, rstd, angles, pooled;
 };
 
-/// The tensors of a call: x and pooled are written, the others are f32 (or f64) inputs. What the
-/// extras leave out is there, but not part of `args`.
+/// The tensors of a call: x and pooled are written, the others are f32 (or f64) inputs. Tensors
+/// that the extras leave out exist, but are not part of `args`.
 struct NormRopePoolTensors {
   TestTensor x, pooled, weight, rstd, cos, sin;
   NormRopePoolArgs args(const TilePlan& plan, const NormRopePoolExtras& extras);

@@ -21,9 +21,9 @@ TestTensor token_tensor(DType dtype, const Heads& heads, const TilePlan& plan, u
 Qkv make_qkv(DType dtype, const Heads& heads, const TilePlan& q_plan, const TilePlan& kv_plan,
              uint64_t seed, Order order = Order::kBshd);
 
-/// Elements like 1.5 (1 + 2^-12): a rounding to bf16 leaves a multiple of 1/2, so that sums of
-/// their products are exact in f32, and whoever rounds as CoarseRounding::kBf16 says gets the same
-/// scores.
+/// Elements like 1.5 (1 + 2^-12). Rounding to bf16 leaves a multiple of 1/2, so sums of products of
+/// the rounded elements are exact in f32. Every backend that rounds as CoarseRounding::kBf16 says
+/// then gets the same scores.
 TestTensor few_bits_tensor(DType dtype, Dims dims, uint64_t seed, Order order = Order::kBshd);
 
 /// q and k of few bits and the same for all tokens of a tile, so that means are exact, too; v from

@@ -116,7 +116,8 @@ Status Block::attend_self(const SelfAttention& how, Activations& act) const {
   args.q = input(act.q);
   args.k = input(act.k);
   args.v = input(act.v);
-  // A checkpoint without gates was never taught the coarse branch: it selects tiles, no more.
+  // A checkpoint without gates was not trained with the coarse branch, so that branch only selects
+  // tiles.
   args.gate_coarse = gated_ ? Gate::tensor(input(act.gate)) : Gate::zero();
   args.q_plan = how.plan;
   args.kv_plan = how.plan;

@@ -72,7 +72,7 @@ Status CpuSteps::attend_self(int64_t layer, int64_t topk, int64_t* kept) {
   const int64_t num_tiles = plan_.num_tiles();
   const int64_t num_heads = config().num_heads;
   SelfAttention how{.context = model_.context_, .plan = &plan_, .topk = topk, .lut_out = {}};
-  LutBuffer lut;  // of a dense layer there is nothing to count
+  LutBuffer lut;  // stays empty for a dense layer, which keeps all tiles
   if (kept != nullptr && topk < num_tiles) {
     lut = LutBuffer({.batch = 1, .num_heads = num_heads, .num_q_tiles = num_tiles, .pitch = topk});
     how.lut_out = lut.view();

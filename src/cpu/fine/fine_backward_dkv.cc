@@ -1,4 +1,4 @@
-// Walk 2 of the fine stage's backward: dk and dv. Host-only.
+// Walk 2 of the fine stage's backward, over kv tiles: dk and dv. Host-only.
 //
 //   for a few kv heads at a time, for each query head of the group:
 //     load q, gated dout, lse, delta                                      (query tiles in parallel)

@@ -1,4 +1,4 @@
-// Walk 1 of the fine stage's backward: dq. Host-only.
+// Walk 1 of the fine stage's backward, over query tiles: dq. Host-only.
 //
 //   for a few kv heads at a time:  pack k^T, v^T and k                       (kv tiles in parallel)
 //     for every query tile of their query heads:                          (query tiles in parallel)

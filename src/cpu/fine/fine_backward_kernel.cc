@@ -4,8 +4,8 @@
 //   S = Q K^T    P = 2^(S - L)    dP = dO V^T    dS = P (dP - delta)
 //   dQ += dS K         in the walk over a query tile's kv tiles
 //   dK += dS^T Q, dV += P^T dO   in the walk over a kv tile's query tiles
-// Each walk has its sums for itself and computes P anew: 7 products a pair instead of 5, but no
-// atomics, no buffer of gradients per thread, and a fixed order of summation.
+// The walks share no sums, and each computes P: 7 products a pair instead of 5, but no atomics, no
+// buffer of gradients for each thread, and a fixed order of summation.
 #include "src/cpu/fine/fine_backward_kernel.h"
 
 #include <algorithm>

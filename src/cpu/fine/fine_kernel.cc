@@ -7,8 +7,8 @@
 //                      O += P V  [rows, head_dim],  l += row sum of P
 //   out = O / l,  lse = (m + log2 l) ln 2
 //
-// S and P of one pair of tiles are all that exists of the attention matrix. The row sums l stay
-// vectors of partial sums until the end.
+// Of the attention matrix only S and P of one pair of tiles are ever in memory. The row sums l are
+// kept as vectors of partial sums until the end.
 #include "src/cpu/fine/fine_kernel.h"
 
 #include <algorithm>

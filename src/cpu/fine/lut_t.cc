@@ -1,4 +1,4 @@
-// A look-up table the other way round: a counting sort by kv tile. Host-only.
+// The transpose of a look-up table, by a counting sort over kv tiles. Host-only.
 #include "src/cpu/fine/lut_t.h"
 
 #include <numeric>

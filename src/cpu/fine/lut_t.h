@@ -1,4 +1,4 @@
-// A look-up table the other way round: which query tiles keep a kv tile. Host-only.
+// The transpose of a look-up table: which query tiles keep each kv tile. Host-only.
 #pragma once
 
 #include <cstdint>

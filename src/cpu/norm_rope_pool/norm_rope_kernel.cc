@@ -33,7 +33,8 @@ void NormRopeRows(const NormRopeTile& tile) {
       hn::StoreU(x, d, row + j);
     });
     if (tile.cos == nullptr) continue;
-    // The compiler makes vectors of this; a vector of the baseline may hold no pair.
+    // A plain loop, which the compiler vectorises: a vector of the baseline target may hold a
+    // single number, and so no pair.
     const float* cos = tile.cos + i * tile.head_dim / 2;
     const float* sin = tile.sin + i * tile.head_dim / 2;
     for (int64_t j = 0; j < tile.head_dim / 2; ++j) {

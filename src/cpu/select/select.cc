@@ -40,7 +40,8 @@ void select_row(const float* scores, int64_t num_kv_tiles, int64_t q_tile,
     std::iota(kept.begin(), kept.end(), 0);
     return;
   }
-  // Forced columns rank above all scores, so "the best topk besides them" are simply the best.
+  // Forced columns rank above all scores, so the best of all are the forced ones and the best topk
+  // others.
   constexpr uint64_t kForced = ~uint64_t{0};
   ranks.resize(all);
   for (size_t j = 0; j < all; ++j) ranks[j] = rank_of(scores[j], static_cast<int64_t>(j));

@@ -23,8 +23,8 @@ FloatBuffer::FloatBuffer(int64_t size) {
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, bytes) != 0) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-  // Only a wish: without huge pages all works as before. The incomplete page at the end is left
-  // out, so that no more memory is taken than asked for.
+  // madvise is a hint: without huge pages everything works as well. The incomplete huge page at the
+  // end is left out, so that no more memory is used than was asked for.
   if (alignment == kHugePage) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
 #endif
   data_.reset(static_cast<float*>(memory));

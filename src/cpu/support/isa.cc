@@ -22,8 +22,8 @@ struct Isa {
   std::string_view detail;
 };
 
-// Best first. The baseline is what the compiler may use without being asked; on Arm that can be
-// NEON itself.
+// Best first. The baseline is what the compiler uses without further flags; on Arm that can be NEON
+// itself.
 constexpr std::array kIsas{
     Isa{"avx512", HWY_AVX3, "AVX-512 (AVX3)"},
     Isa{"avx2", HWY_AVX2, "AVX2"},
@@ -31,8 +31,9 @@ constexpr std::array kIsas{
     Isa{"baseline", HWY_STATIC_TARGET, "baseline"},
 };
 
-/// The targets of the dispatched files: this file is no such file, so it repeats Highway's rule
-/// that what is attainable above the static target is compiled.
+/// Whether the files with kernels are compiled for this target, and the machine has it. This file
+/// is not compiled once for each target, so it repeats Highway's rule: the static target and every
+/// attainable target above it are compiled.
 bool runs_here(const Isa& isa) {
   const bool compiled = (HWY_TARGETS & isa.target) != 0;
   return compiled &&
