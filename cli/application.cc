@@ -48,7 +48,7 @@ void add_help(CLI::App& app) {
   add_example(command, "vsa help generate");
   command.callback([&app, wanted] {
     if (wanted->empty()) {
-      // Not help(), which is that of the command that was parsed: this one.
+      // app.help() would print the help of the command that was parsed, which is `help` itself.
       print_result(
           app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
       return;

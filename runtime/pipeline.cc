@@ -128,7 +128,8 @@ Latents empty_latents(const GenerateOptions& options, const ModelFolder& model, 
                       const GenerateReport& report) {
   const dit::WanConfig& config = model.transformer;
   const std::string folder = options.model.string();
-  const bool is_text = text::clean_prompt(folder).ok();  // a path may be any bytes, metadata not
+  // A path may have any bytes, metadata must be UTF-8.
+  const bool is_text = text::clean_prompt(folder).ok();
   Latents latents{.values = nn::Buffer(latent_size(plan, config)),
                   .shape = {config.in_channels, plan.frames, plan.size.height, plan.size.width},
                   .model = is_text ? folder : std::string(),

@@ -38,8 +38,8 @@ Machine machine_of(const BenchCommand& command, const Context& context) {
   return machine;
 }
 
-/// What became of the contestants of all cases. The GEMM only counts where it is refused: it is
-/// oneDNN's, there to compare with.
+/// The outcome for the contestants of all cases. The GEMM counts only if it is refused, because it
+/// is oneDNN's and only there for comparison.
 struct Outcome {
   bool any_ran = false;
   std::string refusal;  // the first; empty: none

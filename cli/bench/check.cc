@@ -87,7 +87,7 @@ CheckResult check_norm_rope_pool(const BenchProblem& p) {
   args.x = normed.view();
   args.pooled = pooled.view();
   check(vsa::norm_rope_pool(kReference, args));
-  // The means are of what was rounded to the dtype of x, and so as far off as that is.
+  // The means are taken after x was rounded to its dtype, so their relative error is that of x.
   return {.error = worst({relative_l2(p.normed.view(), args.x),
                           relative_l2(p.normed_pooled.view(), args.pooled)}),
           .tolerance = bench_tolerance(p.c.dtype),

@@ -146,7 +146,8 @@ CheckResult check_coarse_backward(const BenchProblem& p) {
   Replacements made;
   made.renew({&args.dq_pooled, &args.dk_pooled, &args.dv_pooled});
   check(vsa::coarse_backward(kReference, args));
-  // With one tile, softmax has no gradient: what rounding leaves of dq and dk is held to dv.
+  // With one tile the softmax has no gradient. dq and dk are then rounding errors, and their bound
+  // is relative to dv.
   const double least = 0.1 * l2(args.dv_pooled);
   return {.error = worst({relative_l2(p.at(p.dq_pooled), args.dq_pooled, least),
                           relative_l2(p.at(p.dk_pooled), args.dk_pooled, least),

@@ -11,7 +11,7 @@
 namespace vsa::cli {
 namespace {
 
-/// Milliseconds on the clock on the wall, the mean of that many calls.
+/// Milliseconds of wall-clock time, the mean of that many calls.
 Result<double> wall_ms(const Contestant& x, int64_t times) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < times; ++i) VSA_TRY(x.run());

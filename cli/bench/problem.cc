@@ -23,7 +23,7 @@ OwnedTensor rows(const BenchCase& c, int64_t heads, int64_t num_rows, int64_t wi
                      Layout::kBhsd);
 }
 
-/// Of the rotary embedding: token s turns pair j by s / 2^j.
+/// The cosines or sines of a rotary embedding in which token s rotates pair j by s / 2^j.
 OwnedTensor angles(const BenchCase& c, double (*of)(double)) {
   OwnedTensor x = rows(c, 1, c.grid.num_tokens(), c.head_dim / 2);
   const Tensor& to = x.view();

@@ -39,7 +39,7 @@ std::string either(const std::vector<std::string>& words) {
 
 CLI::Option& add_value(CLI::App& command, const OptionSpec& spec,
                        std::function<void(const std::string&, const std::string&)> set) {
-  // The name is known only once the option is made, which the callback is needed for.
+  // Making the option needs the callback, and only then the option's name is known.
   const auto name = std::make_shared<std::string>();
   CLI::Option& option =
       add(command, spec, [&command, name, set = std::move(set)](const CLI::results_t& values) {
@@ -89,7 +89,7 @@ CLI::Option& add_flag(CLI::App& command, const std::string& names, bool& value,
   CLI::Option& option =
       add(command, {.names = names, .kind = "", .help = help},
           [&value, name](const CLI::results_t& given) {
-            // CLI11's own conversion would take --json=off, which nobody is told of.
+            // CLI11's own conversion would accept --json=off, which no help mentions.
             if (given.back() != "true") {
               fail_usage(fmt::format("{}: expected no value, got {}", *name, shown(given.back())));
             }
@@ -151,7 +151,7 @@ std::vector<int64_t> parse_list(const std::string& what, const std::string& text
       start = end + 1;
     }
   } catch (const Failure&) {
-    // Told below, of the whole list.
+    // The message below is about the whole list.
   }
   fail_usage(fmt::format("{}: expected {}, got {}", what, expected, shown(text)));
 }
@@ -190,7 +190,7 @@ std::string name_of(const CLI::Option& option) {
 
 std::string name_option(const CLI::App& command, const std::string& message) {
   std::string word = message.substr(0, message.find(": "));
-  // One letter is a tensor, also where an option of that letter says which one.
+  // A word of one letter is a tensor (q, k, v), even if an option of that name exists.
   if (word.size() < 2 || word.size() == message.size()) return message;
   if (word == "height" || word == "width") return "--size: " + message;
   const std::string rest = message.substr(word.size());

@@ -19,8 +19,8 @@ std::string dump(const nlohmann::ordered_json& document, int indent) {
   return document.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-/// write(2) rather than stdio: an error shows at the line it belongs to, and none is left for exit,
-/// where nobody could report it. @return 0, or the errno of the write that failed
+/// Uses write(2) rather than stdio, so that an error is found at the write that failed and not when
+/// the program exits, where it could not be reported. @return 0, or the errno of that write
 int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
@@ -51,7 +51,7 @@ void print_json(const nlohmann::ordered_json& document) { print_result(dump(docu
 void print_json_line(const nlohmann::ordered_json& document) { print_result(dump(document, -1)); }
 
 void write_stderr(std::string_view text) {
-  // Whoever closed stderr, or filled the disk it lies on, wants the results nevertheless.
+  // If stderr is closed or its disk is full, the user still wants the results.
   static_cast<void>(write_all(STDERR_FILENO, text));
 }
 

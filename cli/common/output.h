@@ -8,7 +8,7 @@
 namespace vsa::cli {
 
 /// Writes a result to stdout at once. Throws Failure: kInputOutput, with an empty message if the
-/// reader went away (a closed pipe is no news to whoever closed it).
+/// reader closed the pipe, which needs no report.
 void print_result(std::string_view text);
 /// One JSON document over several lines.
 void print_json(const nlohmann::ordered_json& document);
@@ -20,7 +20,7 @@ void print_json_line(const nlohmann::ordered_json& document);
 void write_stderr(std::string_view text);
 /// One line for the user on stderr; never part of a result.
 void note(std::string_view text);
-/// "warning: ..." on stderr: what was asked for has no effect, or another one than may be thought.
+/// "warning: ..." on stderr: an option has no effect, or another one than the user may expect.
 void warn(std::string_view text);
 
 /// Gives closed standard streams a place where writes fail. Otherwise the next file that is opened

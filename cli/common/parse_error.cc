@@ -52,7 +52,7 @@ Failure unexpected_word(const CLI::App& command, const std::string& word) {
                meant ? fmt::format("`vsa {}` is one", *meant) : "vsa --help lists the commands");
 }
 
-/// What is required and not there.
+/// What is required and missing.
 Failure missing(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
@@ -103,7 +103,7 @@ void check_words(const std::vector<std::string>& words) {
 
 Failure explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = parsed_command(app);
-  // First what is unknown: if that was meant for what is missing, only this message helps.
+  // Unknown words are reported first: one of them may be a misspelling of what is missing.
   for (const CLI::App* place : {&app, &command}) {
     for (const std::string& word : place->remaining()) {
       if (word.size() > 1 && word.starts_with('-')) return unknown_option(*place, word);

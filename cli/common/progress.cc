@@ -39,7 +39,7 @@ int64_t terminal_columns() {
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
   if (const char* named = std::getenv("COLUMNS"); named != nullptr) {
     const std::string_view text = named;
-    int64_t count = 0;  // stays 0 if COLUMNS is no number: shells set it, so that is nobody's error
+    int64_t count = 0;  // stays 0 if COLUMNS is no number: shells set it, so no error
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
     if (error != std::errc() || end != text.data() + text.size()) count = 0;
     if (count > 0) columns = columns > 0 ? std::min(columns, count) : count;

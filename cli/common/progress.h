@@ -39,7 +39,7 @@ class ProgressBar {
 
   bool redraws_ = false;
   bool drawn_ = false;
-  // What was last told.
+  // The state at the last update.
   std::string label_, detail_;
   int64_t done_ = 0, total_ = 1;
   int64_t first_done_ = 0;

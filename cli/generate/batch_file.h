@@ -22,10 +22,11 @@ struct BatchEntry {
   nlohmann::ordered_json fields;  ///< the whole entry as it stands in the file
 };
 
-/// What entries have that do not say it themselves.
+/// The values of entries that do not state their own.
 struct BatchDefaults {
   std::string negative_prompt;
-  /// That of the first entry, counted up from there; -1: a random one each. None: 0.
+  /// The seed of the first entry, from which the others count up; -1: a random seed for each entry.
+  /// None: 0.
   std::optional<int64_t> seed;
 };
 

@@ -72,8 +72,8 @@ struct FinishedVideo {
 void write_outputs(const OutputPaths& paths, const FinishedVideo& finished,
                    const InterruptScope& interrupt);
 
-/// Throws Failure(kInputOutput) if there is a file, or a folder of frames, of a name that the user
-/// did not give: it follows from another, and what is there may be anybody's.
+/// Throws Failure(kInputOutput) if a file or a folder of frames exists under this name, which was
+/// derived from another one: the user did not name it, so it must not be replaced.
 void check_free(const NamedPath& derived);
 
 /// What the user should know about the run, on stderr.

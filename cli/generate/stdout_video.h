@@ -20,8 +20,8 @@ struct StreamOptions {
   void warn_of_unused() const;
 };
 
-/// Makes the video in a folder of its own under $TMPDIR, so that every format will do, those whose
-/// head is written last as well, and nothing is sent of a run that fails.
+/// Makes the video in a folder of its own under $TMPDIR. So formats whose header is written last
+/// work as well, and nothing is sent if the run fails.
 class StdoutVideo {
  public:
   /// Throws Failure: kUsage if stdout is a terminal or is to get JSON, kInputOutput if there can be
@@ -43,7 +43,7 @@ class StdoutVideo {
   bool keep_video_ = false;
 };
 
-/// Warns where frames are files of their own, which no rate belongs to.
+/// Warns that a frame rate has no effect if every frame is a file of its own.
 void warn_of_unused_fps(const std::optional<double>& fps, const std::string& video);
 
 }  // namespace vsa::cli

@@ -1,4 +1,4 @@
-// `vsa verify`: whether the files of a model are sound, and the very ones that were meant.
+// `vsa verify`: checks the files of a model, and compares them with a list of SHA-256.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

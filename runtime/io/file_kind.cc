@@ -1,4 +1,4 @@
-// What a file that is not what it should be looks like, from its first bytes.
+// Recognises the kind of a file by its first bytes, for messages about unexpected files.
 #include "runtime/io/file_kind.h"
 
 #include <algorithm>

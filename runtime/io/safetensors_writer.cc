@@ -65,7 +65,7 @@ Result<AtomicFile> write_unnamed(const std::filesystem::path& path, const Tensor
   }
   int64_t data_bytes = 0;
   for (const Item* item : items) data_bytes += std::ssize(item->second.bytes);
-  // What the reader would refuse is not written.
+  // Nothing is written that the reader would refuse.
   const auto readable = parse_safetensors_header(header, data_bytes, path.string());
   if (!readable.ok()) return invalid_argument(readable.status().message());
 

@@ -1,4 +1,4 @@
-// Which weights of a folder are meant.
+// Chooses the weights of a folder.
 #include "runtime/io/weight_choice.h"
 
 #include <fmt/format.h>

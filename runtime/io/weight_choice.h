@@ -1,4 +1,4 @@
-// Which weights of a folder are meant. Host-only.
+// Chooses the weights of a folder. Host-only.
 #pragma once
 
 #include <filesystem>

@@ -10,8 +10,9 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-// From this size on a buffer has a mapping of its own, whose memory goes back when it is freed. On
-// the heap a small object between two weights would keep as much as a weight from being used again.
+// From this size on a buffer has a mapping of its own, whose memory is returned to the system when
+// it is freed. On the heap, a small object between two freed weights would keep their memory from
+// being used again as a whole.
 constexpr size_t kOwnMapping = 4 << 20;
 
 size_t num_bytes(int64_t size) { return static_cast<size_t>(size) * sizeof(float); }

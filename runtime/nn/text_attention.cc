@@ -54,7 +54,7 @@ HWY_INLINE hn::Vec<D> WeightedRows(D d, const float* factor, const float* rows, 
   return hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
 }
 
-/// e^x for x <= 0, within 1 ulp. Highway's own makes 0 of NaN, which would hide a broken key.
+/// e^x for x <= 0, within 1 ulp. Highway's own gives 0 for NaN, which would hide a broken key.
 template <class D, class V>
 HWY_INLINE V ExpKeepingNan(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));

@@ -155,7 +155,7 @@ int available_processors(const fs::path& root) {
 }
 
 int default_num_threads() {
-  // What the user said about threads stands; libgomp has read it.
+  // If the user set OMP_NUM_THREADS, libgomp has read it, and it holds.
   const char* said = std::getenv("OMP_NUM_THREADS");
   if (said != nullptr && *said != '\0') return omp_get_max_threads();
   // Once, as libgomp does: limits seldom change, calls are many.

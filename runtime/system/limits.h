@@ -8,9 +8,8 @@ namespace vsa::system {
 
 /// What this process can still get, in bytes: the least of
 /// - the machine's available memory (MemAvailable) and its free swap;
-/// - what each control group from the process's own up to the root leaves (version 2: memory.max
-/// and
-///   memory.high with memory.swap.max; version 1: memory.limit_in_bytes with
+/// - what each control group from the process's own up to the root leaves (version 2: memory.max,
+///   memory.high and memory.swap.max; version 1: memory.limit_in_bytes with
 ///   memory.memsw.limit_in_bytes). Inactive file pages count as free: the kernel drops them first;
 /// - RLIMIT_AS and RLIMIT_DATA.
 /// Cost: reads some files of /proc and /sys.

@@ -24,7 +24,7 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& model) {
   }
   Tokenizer tokenizer;
   if (!tokenizer.processor_->Load(model.string()).ok()) {
-    // Its own message speaks of a line of its source.
+    // SentencePiece's own message names a line of its source.
     return io_error(fmt::format("[tokenizer] {}: expected a SentencePiece model, got {}",
                                 model.string(), io::file_kind(model)));
   }

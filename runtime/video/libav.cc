@@ -42,7 +42,7 @@ Status libav_error(std::string_view operation, const std::filesystem::path& path
 int FilterGraph::build(const AVFrame& format, AVRational frame_rate, const std::string& filters) {
   graph.reset(avfilter_graph_alloc());
   if (graph == nullptr) return AVERROR(ENOMEM);
-  graph->nb_threads = 1;  // the frames are small, and threads would log out of our sight
+  graph->nb_threads = 1;  // the frames are small, and logs of other threads would be lost
   const AVRational time_base = av_inv_q(frame_rate);
   const std::string arguments = fmt::format(
       "width={}:height={}:pix_fmt={}:time_base={}/{}:frame_rate={}/{}", format.width, format.height,

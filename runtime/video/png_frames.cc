@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Held while frames get their names, so that two runs do not mix their frames in one folder: the
-/// later one replaces the frames of the earlier one. A file system without locks goes without.
+/// later one replaces the frames of the earlier one. On a file system without locks nothing is
+/// held.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder)

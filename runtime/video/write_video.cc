@@ -13,13 +13,13 @@
 namespace vsa::video {
 namespace {
 
-// 16384 is libx264's limit, gif's is higher; png and y4m have none that matters.
+// 16384 is the limit of libx264. That of gif is higher, and png and y4m have none of this order.
 constexpr int64_t kMaxSizePx = 16384;
 
 EncodeRecipe recipe(VideoKind kind, const Metadata& metadata) {
   switch (kind) {
     case VideoKind::kMp4:
-      // Tagged as what it is, BT.709 in the limited range: players guess untagged colours wrong.
+      // Tagged as BT.709 in the limited range: players guess the colours of untagged files wrong.
       // area: colours are averaged over 2 x 2 pixels, which loses nothing at an even scale.
       return {.muxer = "mp4",
               .encoder = "libx264",
@@ -28,8 +28,8 @@ EncodeRecipe recipe(VideoKind kind, const Metadata& metadata) {
                   "out_color_matrix=bt709:out_range=tv,format=yuv420p",
               .needs_even_size = true,
               // crf: the disk of the tests at scale 4 keeps 51.6 dB in 17 kB.
-              // mbtree: with AVX-512 the macroblock tree of libx264 reads memory that nobody wrote,
-              // and files of one video differ between runs. Without the tree they do not.
+              // mbtree: with AVX-512 the macroblock tree of libx264 reads memory that was not
+              // written, so that files of one video differ between runs. Without it they are equal.
               .encoder_options = {{"crf", "12"},
                                   {"preset", "slow"},
                                   {"mbtree", "0"},

@@ -46,7 +46,7 @@ extern "C" {
 
 const char* vsa_last_error(void) noexcept { return last_error.data(); }
 
-// The names are literals, so they end in a zero.
+// The names are string literals, so they end with a zero byte.
 const char* vsa_status_name(vsa_status status) noexcept {
   return name(static_cast<StatusCode>(status)).data();
 }

@@ -91,7 +91,8 @@ Status from_c(std::string_view operation, const vsa_select_options& o, SelectOpt
   VSA_TRY(list("forced_columns", o.forced_columns, o.num_forced_columns, to.forced_columns));
   return list("dense_rows", o.dense_rows, o.num_dense_rows, to.dense_rows);
 }
-/// The options; the content of their lists is checked by the call itself. Not read beside a table.
+/// The options of the selection, which are not read if a table is given. The call itself checks the
+/// content of their lists.
 template <class CArgs>
 Status from_c(std::string_view operation, const CArgs& args, const vsa_select_options& o,
               SelectOptions& to) {

@@ -27,7 +27,7 @@ Args resolved(const Args& args) {
 template <class Args>
 using Entry = Status (*BackendTable::*)(const Context&, const Args&);
 
-/// Runs with what the context's source gives of the workspace that the call needs.
+/// Asks the call how much workspace it needs, takes that from the context's source, and runs it.
 template <class Args>
 Status run_with_taken(std::string_view operation, const Context& context, const Args& args,
                       Status (*run)(const Context&, const Args&)) {

@@ -1,4 +1,5 @@
-// Validation of each call: the context, what is particular to it, and that outputs keep apart.
+// Validation of each call: its context, its own arguments, and that no output overlaps another
+// argument.
 // Host-only.
 #include "src/core/validate.h"
 
