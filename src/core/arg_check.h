@@ -26,7 +26,10 @@ class ArgCheck {
  public:
   /// @param traits  of the backend of `context`; outlives this
   ArgCheck(std::string_view operation, const BackendTraits& traits, const Context& context)
-      : operation_(operation), traits_(traits), context_(context) {}
+      : operation_(operation), traits_(traits), context_(context) {
+    inputs_.reserve(kFewTensors);
+    outputs_.reserve(kFewTensors);
+  }
 
   DTypes token_dtypes() const { return traits_.token_dtypes; }
   DTypes tile_dtypes() const { return traits_.tile_dtypes; }
@@ -82,6 +85,7 @@ class ArgCheck {
                      std::string_view hint) const;
   void remember_lut(std::string_view argument, const ConstLut& lut, std::vector<Region>& where);
 
+  static constexpr size_t kFewTensors = 8;  // of most calls; more only take longer
   std::string_view operation_;
   const BackendTraits& traits_;
   Context context_;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/cuda/support/device.h"
 #include "src/cuda/support/launch.h"
 #include "tests/support/test_tensor.h"
 #include "vsa/backend.h"
@@ -21,10 +22,14 @@ bool has_gpu();
 /// Fails the test on a CUDA error.
 void expect_cuda(cudaError_t error);
 
-/// Where the kernels of a call with this context go, on a device of so many multiprocessors.
+/// Where the kernels of a call with this context go, on the first device as if it had so many
+/// multiprocessors.
 inline cuda::CallSite call_site(std::string_view operation, const Context& context,
                                 int num_sms = 1) {
-  return {operation, num_sms, static_cast<cudaStream_t>(context.stream)};
+  return {.operation = operation,
+          .num_sms = num_sms,
+          .capability = cuda::capability_of(0),
+          .stream = static_cast<cudaStream_t>(context.stream)};
 }
 
 /// Device memory that is freed with it, filled with bytes of all ones (NaN in every dtype).

@@ -72,7 +72,8 @@ Status PlanTables::build(const CallSite& at) const {
   return launch(
       at, plan_kernel,
       {.grid = dim3(grid_extent(most_tiles, kThreads), static_cast<unsigned>(num_tables_)),
-       .block = dim3(kThreads)},
+       .block = dim3(kThreads),
+       .overlaps_previous = true},  // behind the caller's own kernels, too
       TableParams{tables_[0], runs_[0]}, TableParams{tables_[last], runs_[last]});
 }
 

@@ -29,6 +29,7 @@ class Call {
     VSA_TRY(device.status());
     return enqueue(CallSite{.operation = operation_,
                             .num_sms = device.num_sms(),
+                            .capability = device.capability(),
                             .stream = static_cast<cudaStream_t>(context_.stream)});
   }
 

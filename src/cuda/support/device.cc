@@ -109,9 +109,15 @@ void MemoryList::add(std::string_view argument, const void* data) {
   all_.emplace_back(argument, data);
 }
 
+// Of the call with the most fields, the backward operator, and its workspace.
+constexpr size_t kMostMemory = 32;
+
 #define F(field) add_field(*this, #field, args.field);
 #define VSA_DEFINE_MEMORY_LIST(stage, Args, fields) \
-  MemoryList::MemoryList(const Args& args) { fields }
+  MemoryList::MemoryList(const Args& args) {        \
+    all_.reserve(kMostMemory);                      \
+    fields                                          \
+  }
 VSA_FOR_EACH_STAGE(VSA_DEFINE_MEMORY_LIST)
 #undef F
 
@@ -127,10 +133,11 @@ Status DeviceScope::enter(std::string_view operation, std::span<const NamedMemor
     VSA_TRY(check_memory(operation, x, attributes, device));
     if (device < 0) device = attributes.device;
   }
-  if (const int capability = capability_of(device); family_of(capability) == nullptr) {
+  capability_ = capability_of(device);
+  if (family_of(capability_) == nullptr) {
     return unsupported(
         fmt::format("[{}] device: expected one of compute capability {}, got device {} of {}.{}",
-                    operation, family_capabilities(), device, capability / 10, capability % 10));
+                    operation, family_capabilities(), device, capability_ / 10, capability_ % 10));
   }
   int current = 0;
   VSA_TRY(check(operation, cudaGetDevice(&current)));

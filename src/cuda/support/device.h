@@ -66,11 +66,13 @@ class DeviceScope {
   /// supports that.
   const Status& status() const { return status_; }
   int num_sms() const { return num_sms_; }
+  int capability() const { return capability_; }
 
  private:
   Status enter(std::string_view operation, std::span<const NamedMemory> memory);
   int before_ = -1;  // device to return to; -1: none
   int num_sms_ = 0;
+  int capability_ = 0;
   Status status_;
 };
 

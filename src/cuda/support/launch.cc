@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "src/cuda/support/device.h"
-
 namespace vsa::cuda {
 
 Status check(std::string_view operation, cudaError_t error) {
@@ -16,12 +14,9 @@ Status check(std::string_view operation, cudaError_t error) {
           text};
 }
 
-unsigned device_attributes(const LaunchShape& shape, cudaLaunchAttribute (&attributes)[1]) {
-  int device = 0;
-  if (!shape.overlaps_previous || cudaGetDevice(&device) != cudaSuccess ||
-      capability_of(device) < 90) {
-    return 0;
-  }
+unsigned device_attributes(const LaunchShape& shape, int capability,
+                           cudaLaunchAttribute (&attributes)[1]) {
+  if (!shape.overlaps_previous || capability < 90) return 0;
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   return 1;

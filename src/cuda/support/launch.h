@@ -19,7 +19,8 @@ Status check(std::string_view operation, cudaError_t error);
 /// Where a call's kernels go, and the name that its messages begin with.
 struct CallSite {
   std::string_view operation;
-  int num_sms = 0;  ///< multiprocessors of the device
+  int num_sms = 0;     ///< multiprocessors of the device
+  int capability = 0;  ///< of the device, major * 10 + minor
   cudaStream_t stream = nullptr;
 };
 
@@ -46,11 +47,12 @@ struct LaunchShape {
 /// Unsupported if the grid is larger than a device takes: 2^31 - 1 CTAs along x, 65535 along y, z.
 Status check_grid(std::string_view operation, const dim3& grid);
 
-/// What of a shape only some devices can do, as attributes of a launch on the current one: overlap
-/// with the kernel before it (programmatic dependent launch) from compute capability 9.0 on. On
-/// others the kernel starts when the one before it has ended.
+/// What of a shape only some devices can do, as attributes of a launch: overlap with the kernel
+/// before it (programmatic dependent launch) from compute capability 9.0 on. On others the kernel
+/// starts when the one before it has ended.
 /// @return how many of `attributes` are set
-unsigned device_attributes(const LaunchShape& shape, cudaLaunchAttribute (&attributes)[1]);
+unsigned device_attributes(const LaunchShape& shape, int capability,
+                           cudaLaunchAttribute (&attributes)[1]);
 
 /// kernel<<<shape>>>(args...), with the error of this launch alone.
 template <class... Params, class... Args>
@@ -70,7 +72,7 @@ Status launch(const CallSite& at, void (*kernel)(Params...), const LaunchShape& 
   config.stream = at.stream;
   cudaLaunchAttribute attributes[1];
   config.attrs = attributes;
-  config.numAttrs = device_attributes(shape, attributes);
+  config.numAttrs = device_attributes(shape, at.capability, attributes);
   return check(at.operation, cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 
