@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Compares the machine code of CUDA kernels of two builds, instruction by instruction.
 
-    tools/compare_kernels.py BEFORE AFTER
+    tools/compare_kernels.py [--renamed OLD=NEW]... BEFORE AFTER
 
 BEFORE and AFTER are libraries, object files or folders that hold objects, of the same compiler. A kernel
-goes by its name and template arguments, wherever its file lies and whatever its parameters are called.
-Prints what differs and returns 1 if anything does. Needs cuobjdump and nvdisasm (CUDA toolkit) and c++filt
-on the PATH.
+is identified by its name and template arguments, wherever its file lies and whatever its parameters are
+called. Where a change renames a kernel or a type among its template arguments, --renamed gives the old and
+the new identifier. Prints what differs and returns 1 if anything does. Needs cuobjdump and nvdisasm (CUDA
+toolkit) and c++filt on the PATH.
 """
 
+import argparse
 import difflib
 import re
 import subprocess
@@ -47,7 +49,13 @@ def kernels_of(file):
     return kernels
 
 
-def kernels(place):
+def renamed(key, renames):
+    for old, new in renames:
+        key = re.sub(rf"\b{re.escape(old)}\b", new, key)
+    return key
+
+
+def kernels(place, renames=()):
     path = Path(place)
     files = sorted(path.rglob("*.cu.o")) if path.is_dir() else [path]
     assert files, f"{place}: no *.cu.o"
@@ -55,14 +63,20 @@ def kernels(place):
     for file in files:
         code = kernels_of(file)
         for name, lines in zip(demangled(code), code.values()):
-            key = key_of(name)
+            key = renamed(key_of(name), renames)
             assert key not in found, f"{place}: {key} twice"
             found[key] = lines
     return found
 
 
 def main():
-    before, after = (kernels(place) for place in sys.argv[1:3])
+    parser = argparse.ArgumentParser(description="Compares the machine code of CUDA kernels of two builds.")
+    parser.add_argument("--renamed", action="append", default=[], metavar="OLD=NEW")
+    parser.add_argument("before")
+    parser.add_argument("after")
+    args = parser.parse_args()
+    before = kernels(args.before, [rename.split("=") for rename in args.renamed])
+    after = kernels(args.after)
     differing = 0
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) == after.get(name):
