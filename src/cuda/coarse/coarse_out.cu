@@ -150,7 +150,7 @@ template <bool kAligned>
 __global__ void __launch_bounds__(kThreads, kCtas)
     coarse_out_kernel(const __grid_constant__ CoarseParams p) {
   extern __shared__ float4 raw_smem[];
-  after_previous();
+  pdl_wait_and_trigger();
   auto* smem = reinterpret_cast<float*>(raw_smem);  // [kStages] of scores, v
   __shared__ float2 statistics[kRows];
   const HeadIdx head = head_of(p, blockIdx.z);

@@ -99,7 +99,7 @@ template <bool kAligned>
 __global__ void __launch_bounds__(kThreads, kCtas)
     coarse_scores_kernel(const __grid_constant__ CoarseParams p) {
   extern __shared__ float4 raw_smem[];
-  after_previous();
+  pdl_wait_and_trigger();
   auto* smem = reinterpret_cast<float*>(raw_smem);  // [kStages] of q rows, k rows
   const HeadIdx head = head_of(p, blockIdx.z);
   const int i0 = static_cast<int>(blockIdx.y) * kRows;

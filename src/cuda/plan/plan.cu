@@ -31,7 +31,7 @@ struct TableParams {
 /// One thread a tile; blockIdx.y chooses the plan.
 __global__ void plan_kernel(const __grid_constant__ TableParams q,
                             const __grid_constant__ TableParams kv) {
-  after_previous();
+  pdl_wait_and_trigger();
   const TableParams& params = blockIdx.y == 0 ? q : kv;
   const PlanShape& shape = params.table.shape;
   const int tile = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);

@@ -25,7 +25,7 @@ __device__ __forceinline__ TileList with_bits(TileList list, uint32_t* bits,
 __global__ void __launch_bounds__(kWarps * 32)
     schedule_kernel(const __grid_constant__ ScheduleParams p) {
   extern __shared__ uint32_t smem[];  // bits [kWarps][2][num_words], lens [num_blocks]
-  after_previous();
+  pdl_wait_and_trigger();
   const uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32;
   const bool active = item < p.num_items;
   const auto pair = static_cast<int32_t>(item % p.num_pairs);

@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kThreads)
     schedule_chosen_kernel(const __grid_constant__ ScheduleParams p) {
   extern __shared__ uint32_t smem[];  // bits [kWindow][bit_pitch], lens [num_blocks]
   __shared__ Pairing pairing;
-  after_previous();
+  pdl_wait_and_trigger();
   const auto thread = static_cast<int>(threadIdx.x);
   const int32_t num_tiles = p.q.shape.num_tiles;
   const int32_t num_windows = (num_tiles + kWindow - 1) / kWindow;

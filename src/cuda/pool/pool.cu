@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kMaxThreads, kCtas)
     pool_kernel(const __grid_constant__ PoolParams params) {
   __shared__ int32_t positions[kMaxTileRows];
   __shared__ float partial[kElements][kMaxThreads];
-  after_previous();
+  pdl_wait_and_trigger();
   int tile = static_cast<int>(blockIdx.x);
   int which = 0;
   while (tile >= params.part[which].plan.shape.num_tiles) {

@@ -207,7 +207,7 @@ constexpr int ctas_of(int registers) {
 template <int kRegisters>
 __global__ void __launch_bounds__(kWarps * 32, ctas_of(kRegisters))
     select_kernel(const __grid_constant__ SelectParams p) {
-  if (!p.beside_coarse_out) after_previous();
+  if (!p.beside_coarse_out) pdl_wait_and_trigger();
   const int warp = static_cast<int>(threadIdx.x / 32);
   const LutDims& dims = p.lut.dims;
   const int64_t row_idx = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kWarps * 32, ctas_of(kRegisters))
     select(ShortRow<kRegisters>(memory));
   }
   // Who waits for this kernel waits for the one beside it, too.
-  if (p.beside_coarse_out) after_previous();
+  if (p.beside_coarse_out) pdl_wait_and_trigger();
 }
 
 /// One warp a row.

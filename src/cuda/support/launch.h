@@ -39,8 +39,9 @@ constexpr unsigned grid_extent(int64_t items, int64_t each) {
 struct LaunchShape {
   dim3 grid, block;
   int smem_bytes = 0;  ///< dynamic
-  /// May start before the kernel before it on the stream has ended; it calls after_previous
-  /// or wait_for_previous (pdl.h) before it touches memory, or says why it may do so earlier.
+  /// The kernel may start before the previous one on the stream has ended. It calls
+  /// pdl_wait_and_trigger or pdl_wait (pdl.h) before it accesses memory, or documents why it need
+  /// not.
   bool overlaps_previous = false;
 };
 

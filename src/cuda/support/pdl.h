@@ -1,25 +1,26 @@
-// Programmatic dependent launch: kernels of a stream that start before the one before them has
-// ended (LaunchShape), so that one's launch and first instructions hide behind the other's last
-// CTAs. Architectures before sm_90 lack it, and have nothing to wait for. Device-only.
+// Programmatic dependent launch (PDL): a kernel may start before the previous kernel on the stream
+// has ended (LaunchShape::overlaps_previous), so that its launch and its first instructions overlap
+// with the last CTAs of the previous kernel. Architectures before sm_90 lack it; there these
+// functions do nothing. Device-only.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace vsa::cuda {
 
-/// Waits until the kernels before it have ended and what they wrote is there. Returns at once in a
-/// kernel that was launched without overlap.
-__device__ __forceinline__ void wait_for_previous() {
+/// Waits until all previous kernels on the stream have ended and their writes are visible. Returns
+/// at once in a kernel that was launched without overlap.
+__device__ __forceinline__ void pdl_wait() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-/// The first call of a kernel: waits for those before it, then lets the next one start. So when a
-/// kernel starts, all but the one before it have ended.
-__device__ __forceinline__ void after_previous() {
+/// Waits like pdl_wait, then lets the next kernel on the stream start. Kernels call it first, so
+/// that when a kernel starts all kernels but the previous one have ended.
+__device__ __forceinline__ void pdl_wait_and_trigger() {
 #if __CUDA_ARCH__ >= 900
-  wait_for_previous();
+  pdl_wait();
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }

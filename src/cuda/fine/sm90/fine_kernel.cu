@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(FineShape<kHeadDim>::kThreads, 1)
   Smem& smem = *reinterpret_cast<Smem*>(raw + gap);
   if (threadIdx.x == 0) init_barriers(smem);
   __syncthreads();
-  wait_for_previous();
+  pdl_wait();
 
   const uint32_t warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
