@@ -17,7 +17,7 @@ struct CoarseParams {
   const int32_t* kv_len;    // [Nk] valid tokens of each kv tile
   Rows scores;              // f32 [B, H, Nq, Nk]
   Rows out;                 // f32 [B, H, Nq, D]; data may be null
-  float2* stats = nullptr;  // what take_coarse_stats gave; null if out.data is
+  float2* stats = nullptr;  // memory from take_coarse_stats; null if out.data is null
   int32_t num_heads = 0;
   int32_t group_size = 0;
   int32_t num_q_tiles = 0;
@@ -27,7 +27,7 @@ struct CoarseParams {
   CoarseRounding rounding = CoarseRounding::kNone;
 };
 
-/// Every row of q, k, v and scores begins at a multiple of 16 bytes.
+/// Whether every row of q, k, v and scores begins at a multiple of 16 bytes.
 inline bool is_aligned(const CoarseParams& p) {
   const auto are = [](const auto& x) {
     return (reinterpret_cast<uintptr_t>(x.data) |
@@ -38,26 +38,27 @@ inline bool is_aligned(const CoarseParams& p) {
   return are(p.q) && are(p.k) && are(p.v) && are(p.scores);
 }
 
-inline constexpr int kCoarseColumns = 64;  ///< of a CTA, and of an element of stats
+inline constexpr int kCoarseColumns = 64;  ///< of the output of a CTA, and of one element of stats
 
-/// Elements from a row of scores to the next: rows begin at multiples of 16 bytes.
+/// The pitch of scores in elements, with which rows begin at multiples of 16 bytes.
 inline int64_t coarse_pitch(int64_t num_kv_tiles) { return (num_kv_tiles + 3) / 4 * 4; }
-/// Memory for scores {batch, num_heads, num_q_tiles, num_kv_tiles} of that pitch.
+/// Takes memory for scores {batch, num_heads, num_q_tiles, num_kv_tiles} with that pitch.
 Tensor take_coarse_scores(Carver& workspace, const Dims& dims);
-/// Memory for what the scores kernel tells the out kernel: maximum and sum of exponentials of every
-/// row in every 64 columns. 1/32 of the scores, whose extents `dims` are.
+/// Takes memory for the statistics that coarse_scores_kernel writes and coarse_out_kernel reads:
+/// the maximum and the sum of exponentials of every row in every 64 columns. It is 1/32 of the
+/// scores, whose extents are `dims`.
 float2* take_coarse_stats(Carver& workspace, const Dims& dims);
 
 /// @param args     `coarse_scores` is set; without `coarse_out` only scores are computed
 /// @param kv_len   [Nk] on the device: valid tokens of each kv tile
-/// @param stats    what take_coarse_stats gave
+/// @param stats    memory from take_coarse_stats
 CoarseParams coarse_params(const CoarseArgs& args, const int32_t* kv_len, float2* stats);
 
-/// Writes scores, each once, and stats.
+/// Enqueues the kernel that writes scores and stats.
 Status run_coarse_scores(const CallSite& at, const CoarseParams& params, int64_t batch);
-/// Writes out from scores and stats.
+/// Enqueues the kernel that writes out from scores and stats.
 Status run_coarse_out(const CallSite& at, const CoarseParams& params, int64_t batch);
-/// Both, or only the first if out.data is null.
+/// Enqueues both, or only the first one if out.data is null.
 Status run_coarse(const CallSite& at, const CoarseParams& params, int64_t batch);
 
 }  // namespace vsa::cuda

@@ -1,10 +1,13 @@
-// Gradients of the coarse stage, from its scores:
+// Gradients of the coarse stage, from its scores, by three kernels:
 //
-//   rows      maximum, normaliser and delta of each row: one warp a row
-//   dscores   dp = dout v^T; p = softmax; ds = scale p (dp - delta): scores become p, ds beside it
-//   products  dk = ds^T q and dv = p^T dout, summed over the heads of a group; dq = ds k
+//   coarse_rows_kernel      scores, dout, out -> maximum, 1 / sum, delta = dout . out of each row
+//   coarse_dscores_kernel   dp = dout v^T; p = softmax(scores), which replaces the scores;
+//                           ds = scale p (dp - delta)
+//   coarse_products_kernel  dk = ds^T q, dv = p^T dout, summed over the heads of a group; dq = ds k
 //
-// The last two are products of 64 x 64 elements a CTA (tf32_product.h).
+// coarse_rows_kernel uses one warp for each row and no shared memory. In the two others a CTA of 4
+// warps computes 64 x 64 elements of a product (tf32_product.h, which has the shared memory plan:
+// 30 KiB).
 #include "src/cuda/coarse/coarse_backward.h"
 #include "src/cuda/coarse/coarse_device.h"
 #include "src/cuda/coarse/tf32_product.h"
@@ -32,13 +35,12 @@ __global__ void __launch_bounds__(kWarpsOfRows * 32)
   const int lane = static_cast<int>(threadIdx.x % 32);
   if (row >= f.num_q_tiles) return;
   float* scores = at(f.scores, head.b, head.h, row);
-  float most = kMinusInfinity;
-  for (int j = lane; j < f.num_kv_tiles; j += 32) most = fmaxf(most, scores[j]);
-  for (int mask = 16; mask > 0; mask /= 2)
-    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, mask));
-  most = subtracted(most);
+  float max = kMinusInfinity;
+  for (int j = lane; j < f.num_kv_tiles; j += 32) max = fmaxf(max, scores[j]);
+  for (int mask = 16; mask > 0; mask /= 2) max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, mask));
+  max = softmax_offset(max);
   float sum = 0.0F;
-  for (int j = lane; j < f.num_kv_tiles; j += 32) sum += exp2f((scores[j] - most) * kLog2E);
+  for (int j = lane; j < f.num_kv_tiles; j += 32) sum += exp2f((scores[j] - max) * kLog2E);
   const float* dout = at(p.dout, head.b, head.h, row);
   const float* out = at(f.out, head.b, head.h, row);
   float delta = 0.0F;
@@ -47,12 +49,12 @@ __global__ void __launch_bounds__(kWarpsOfRows * 32)
     sum += __shfl_xor_sync(kAllLanes, sum, mask);
     delta += __shfl_xor_sync(kAllLanes, delta, mask);
   }
-  // What follows the row up to a multiple of 16 bytes is read and written with it.
+  // The next kernels read and write whole 16 bytes, so the gap after the row must hold numbers.
   const int end = (f.num_kv_tiles + 3) / 4 * 4;
   if (f.num_kv_tiles + lane < end) scores[f.num_kv_tiles + lane] = 0.0F;
   if (lane == 0) {
     p.row_stats[static_cast<int64_t>(blockIdx.y) * f.num_q_tiles + row] = {
-        most, sum == 0.0F ? 0.0F : 1.0F / sum, delta, 0.0F};
+        max, sum == 0.0F ? 0.0F : 1.0F / sum, delta, 0.0F};
   }
 }
 
@@ -60,7 +62,7 @@ __global__ void __launch_bounds__(kWarpsOfRows * 32)
 
 constexpr int kEdge = Tf32Product::kEdge;
 constexpr int kThreads = Tf32Product::kThreads;
-constexpr int kCtasOfSm = 5;
+constexpr int kCtasOfSm = 5;  // on a multiprocessor
 
 /// grid: x kv tiles / 64, y query tiles / 64, z batch * heads
 __global__ void __launch_bounds__(kThreads, kCtasOfSm)
@@ -89,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, kCtasOfSm)
   });
 }
 
-/// Stores 64 x 64 elements, the first of them at `to`, of a gradient that ends after `rows` rows.
+/// Stores 64 x 64 elements from `to` on, except rows from `rows` on.
 __device__ __forceinline__ void store_part(const Tf32Product& sum, float* to, int64_t stride,
                                            int rows) {
   sum.for_each_pair([&](int row, int column, const float2& x) {
@@ -99,9 +101,8 @@ __device__ __forceinline__ void store_part(const Tf32Product& sum, float* to, in
   });
 }
 
-/// grid: x 64 rows of dk, dv, dq; y head_dim / 64; z batch * heads, of which dk and dv need those
-/// of
-/// k
+/// grid: x kv tiles / 64 for dk, as many for dv, query tiles / 64 for dq; y head_dim / 64; z batch
+/// * heads, of which dk and dv use the first batch * kv heads
 __global__ void __launch_bounds__(kThreads, kCtasOfSm)
     coarse_products_kernel(const __grid_constant__ CoarseBackwardParams p) {
   __shared__ Tf32Product::Smem smem;

@@ -1,4 +1,4 @@
-// What the coarse kernels, forward and backward, are made of. Device-only.
+// Helpers of the coarse kernels, forward and backward. Device-only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,7 +9,7 @@
 
 namespace vsa::cuda {
 
-inline constexpr int kColumns = kCoarseColumns;  // of a CTA, in both products
+inline constexpr int kColumns = kCoarseColumns;  // of the output of a CTA, in both products
 
 struct HeadIdx {
   int b, h, kv;
@@ -33,7 +33,7 @@ __device__ __forceinline__ float2 two(const float* at) {
   return *reinterpret_cast<const float2*>(at);
 }
 
-/// 2^x, 0 where that is denormal.
+/// 2^x; 0 where the result would be subnormal.
 __device__ __forceinline__ float exp2_flushed(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -45,7 +45,7 @@ __device__ __forceinline__ Panel panel_of(const R& x, int b, int h, int rows, in
   return {static_cast<const float*>(x.data) + b * x.batch + h * x.head, x.seq, rows, columns};
 }
 
-/// Writes the first `left` of 4 neighbours; kAligned: `to` is a multiple of 16 bytes.
+/// Writes the first `left` of 4 adjacent floats; kAligned: `to` is a multiple of 16 bytes.
 template <bool kAligned>
 __device__ __forceinline__ void store_four(float* to, const float4& x, int left) {
   if (kAligned && left >= 4) {
@@ -58,10 +58,10 @@ __device__ __forceinline__ void store_four(float* to, const float4& x, int left)
   if (left > 3) to[3] = x.w;
 }
 
-/// What is subtracted before exp: the maximum, or 0 if there is no finite score. Then exp2(-inf) is
-/// the right 0, and NaN stays.
-__device__ __forceinline__ float subtracted(float most) {
-  return most == kMinusInfinity ? 0.0F : most;
+/// The number that softmax subtracts from the scores of a row: the maximum, or 0 if all scores are
+/// -inf, so that exp2(-inf) gives the correct 0. NaN stays NaN.
+__device__ __forceinline__ float softmax_offset(float max) {
+  return max == kMinusInfinity ? 0.0F : max;
 }
 
 }  // namespace vsa::cuda

@@ -1,4 +1,5 @@
-// coarse_backward, and what the operator's gradients share with it. Host-only.
+// The stage coarse_backward, and CoarseGradients, which the whole operator's backward uses too.
+// Host-only.
 #include "src/cuda/coarse/coarse_gradients.h"
 
 #include <algorithm>
@@ -9,9 +10,9 @@
 namespace vsa::cuda {
 namespace {
 
-constexpr int64_t kMostScoreBytes = int64_t{64} << 20;  // scores and their gradients of a chunk
+constexpr int64_t kMaxScoreBytes = int64_t{64} << 20;  // scores and their gradients of a chunk
 
-/// Batch items from b on and heads from h on, num_heads of them.
+/// The part of a tensor from batch item b and head h on, with num_heads heads.
 template <class AnyTensor>
 AnyTensor part(AnyTensor t, int64_t b, int64_t h, int64_t num_heads) {
   if (t.empty()) return t;
@@ -40,7 +41,7 @@ CoarseGradients::CoarseGradients(Carver& workspace, const ConstTensor& q, const 
   const int64_t group_size = q.shape[1] / kv_heads;
   const int64_t kv_head_bytes = product(group_size, num_q_tiles, coarse_pitch(num_kv_tiles),
                                         int64_t{sizeof(float)}, int64_t{backward ? 2 : 1});
-  const int64_t most = std::max<int64_t>(1, kMostScoreBytes / kv_head_bytes);
+  const int64_t most = std::max<int64_t>(1, kMaxScoreBytes / kv_head_bytes);
   batch_of_chunk_ = batch * kv_heads <= most ? batch : 1;
   kv_heads_of_chunk_ = std::min(kv_heads, most);
   const int64_t heads = kv_heads_of_chunk_ * group_size;

@@ -1,24 +1,24 @@
-// The coarse stage forward and backward on means, in a bounded workspace. Host-only.
+// The coarse stage, forward and backward, on pooled tensors in a bounded workspace. Host-only.
 #pragma once
 
 #include "src/cuda/coarse/coarse_backward.h"
 
 namespace vsa::cuda {
 
-/// Scores and their gradients exist for some heads at a time, 64 MiB of them or one kv head's, so
-/// that they stay small beside the gradients of tokens. Scores of all heads at once are computed
-/// once and kept from `forward` to `backward`.
+/// Scores and their gradients are computed for some heads at a time, for 64 MiB of them or for one
+/// kv head, so that they stay small beside the gradients of tokens. If all heads fit at once, the
+/// scores are kept from `forward` to `backward`; otherwise `backward` computes them again.
 class CoarseGradients {
  public:
-  /// Takes the memory, that of gradients only if `backward`.
+  /// Takes the memory; memory for gradients only if `backward` is true.
   CoarseGradients(Carver& workspace, const ConstTensor& q, const ConstTensor& k, bool backward);
 
-  /// Enqueues what writes `out` [B, H, Nq, D] f32: coarse_out, not rounded. Of `args` only the
-  /// inputs of the stage are read.
+  /// Enqueues the kernels that write `out` [B, H, Nq, D] f32: coarse_out, not rounded. Of `args`
+  /// only the inputs of the forward stage are read.
   Status forward(const CallSite& at, const CoarseBackwardArgs& args, const Tensor& out,
                  const int32_t* kv_len) const;
-  /// Enqueues what writes the gradients, given what `forward` left behind. dq_pooled may be `out`,
-  /// dv_pooled v_pooled.
+  /// Enqueues the kernels that write the gradients, after `forward`. dq_pooled may be the same
+  /// memory as `out`, and dv_pooled the same as v_pooled.
   Status backward(const CallSite& at, const CoarseBackwardArgs& args, const Tensor& out,
                   const int32_t* kv_len) const;
 
@@ -29,7 +29,7 @@ class CoarseGradients {
                         const Run& run) const;
 
   int64_t batch_of_chunk_ = 0, kv_heads_of_chunk_ = 0;
-  Tensor scores_, dscores_;  // [batch_of_chunk, heads_of_chunk, Nq, Nk], rows of 16 bytes
+  Tensor scores_, dscores_;  // [batch_of_chunk, heads_of_chunk, Nq, Nk]
   float2* stats_ = nullptr;
   CoarseRowStats* row_stats_ = nullptr;
 };

@@ -1,5 +1,17 @@
-// The second coarse product: out = softmax(scores) v, as exact as fp32 FMA (tf32_sum.h). Scores
-// turn into weights in shared memory; what that takes of whole rows, the scores kernel has left.
+// The coarse output: softmax(scores) v_pooled, with the accuracy of fp32 on tensor cores
+// (tf32_sum.h).
+//
+//   stats of coarse_scores.cu -> maximum and 1 / sum of each row
+//   scores, v_pooled -> cp.async -> 2 stages of 64 kv tiles in shared memory
+//                    -> scores become exp(score - maximum) in place
+//                    -> split tf32, mma.sync -> 32 x 64 sums in registers, two groups of kv tiles
+//                    -> groups added in shared memory, times 1 / sum -> out
+//
+// A CTA of 4 warps computes 32 query tiles x 64 columns of head_dim; all threads copy and compute.
+// Two warps side by side have 32 columns each; two such groups process alternate 32 kv tiles.
+// Shared memory: 2 stages x (32 x 72 + 64 x 68 floats) = 52 KiB, so that 3 CTAs fit on a
+// multiprocessor; afterwards the sums of both groups (2 x 32 x 80 floats) take its place. Each step
+// waits for its copies (cp.async.wait_group) and for all threads (__syncthreads).
 #include "src/cuda/coarse/coarse_device.h"
 #include "src/cuda/coarse/tf32_sum.h"
 #include "src/cuda/support/launch.h"
@@ -9,51 +21,52 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kCtas = 3;   // of a multiprocessor
+constexpr int kCtas = 3;   // on a multiprocessor
 constexpr int kRows = 32;  // of a CTA
-// Two warps beside each other have half of the columns each, and two groups of them every second 32
-// kv tiles: of all shapes that were tried the fastest at 512 tiles. Another for other sizes would
-// add up in another order, and so make a batch item's bits depend on the batch.
-constexpr int kAcross = 2;
+// This division was the fastest of those that were tried at 512 tiles. Choosing another one by size
+// would change the order of the sum, and thereby make the bits of a batch item depend on the batch.
+constexpr int kAcross = 2;  // warps side by side
 constexpr int kGroups = kThreads / 32 / kAcross;
-constexpr int kTerms = 32;  // kv tiles of a group in a step
+constexpr int kTerms = 32;  // kv tiles of one group in a step
 constexpr int kDepth = kTerms * kGroups;
 constexpr int kStages = 2;
-// Lanes read 8 bytes, four rows of scores or every second of eight rows of v at a time: they lie
-// on different banks.
+// A lane reads 8 bytes. The lanes that are served together read four rows of scores, or every
+// second of eight rows of v; with these pitches they lie on different banks.
 constexpr int kPitch = kDepth + 8;
 constexpr int kPitchOfV = kColumns + 4;
 constexpr int kStageFloats = kRows * kPitch + kDepth * kPitchOfV;
 constexpr int kPitchOfSums = kColumns + 16;
-static_assert(kStages * kStageFloats >= kGroups * kRows * kPitchOfSums, "sums take their place");
+static_assert(kStages * kStageFloats >= kGroups * kRows * kPitchOfSums,
+              "the sums replace the stages");
 using Sum = Tf32Sum<2, 8 / kAcross>;
 
-/// Maximum of a row (0 if it has none) and the inverse of its sum of exponentials.
+/// The maximum of a row, 0 if it has no finite score, and the inverse of its sum of exponentials,
+/// from those of every 64 columns.
 __device__ __forceinline__ float2 row_statistics(const float2* stats, int count) {
-  float most = kMinusInfinity;
-  for (int i = 0; i < count; ++i) most = fmaxf(most, stats[i].x);
-  most = subtracted(most);
+  float max = kMinusInfinity;
+  for (int i = 0; i < count; ++i) max = fmaxf(max, stats[i].x);
+  max = softmax_offset(max);
   float sum = 0.0F;
   for (int i = 0; i < count; ++i)
-    sum = fmaf(exp2_flushed((stats[i].x - most) * kLog2E), stats[i].y, sum);
-  return {most, sum == 0.0F ? 0.0F : 1.0F / sum};  // 0: no kv tile has a token
+    sum = fmaf(exp2_flushed((stats[i].x - max) * kLog2E), stats[i].y, sum);
+  return {max, sum == 0.0F ? 0.0F : 1.0F / sum};  // sum is 0 if no kv tile has a token
 }
 
-__device__ __forceinline__ float weight(float score, float most) {
-  return exp2_flushed((score - most) * kLog2E);
+__device__ __forceinline__ float weight(float score, float max) {
+  return exp2_flushed((score - max) * kLog2E);
 }
 __device__ __forceinline__ float4 scaled(const float4& x, float by) {
   return {x.x * by, x.y * by, x.z * by, x.w * by};
 }
-/// The first `count` of 4, 0 for the others.
-__device__ __forceinline__ float4 first_of(const float4& x, int count) {
+/// The first `count` of 4 elements; the others become 0.
+__device__ __forceinline__ float4 zero_from(const float4& x, int count) {
   return {count > 0 ? x.x : 0.0F, count > 1 ? x.y : 0.0F, count > 2 ? x.z : 0.0F,
           count > 3 ? x.w : 0.0F};
 }
 
-/// The sum of a row and a column by plain fp32.
-__device__ __forceinline__ float plain_sum(const Panel& scores, int row, const Panel& v, int column,
-                                           const float2& statistics, CoarseRounding rounding) {
+/// One element of the product in plain fp32.
+__device__ __forceinline__ float fp32_sum(const Panel& scores, int row, const Panel& v, int column,
+                                          const float2& statistics, CoarseRounding rounding) {
   const bool rounds = rounding != CoarseRounding::kNone;
   const float* s = scores.from + row * scores.stride;
   float sum = 0.0F;
@@ -65,7 +78,7 @@ __device__ __forceinline__ float plain_sum(const Panel& scores, int row, const P
   return sum;
 }
 
-/// Statistics of the CTA's rows into shared memory.
+/// Computes the statistics of the CTA's rows, in shared memory.
 __device__ __forceinline__ void load_statistics(float2 (&statistics)[kRows], const CoarseParams& p,
                                                 int i0) {
   if (threadIdx.x < kRows) {
@@ -79,9 +92,9 @@ __device__ __forceinline__ void load_statistics(float2 (&statistics)[kRows], con
   }
 }
 
-/// The sums of a group to its place in shared memory, [kRows][kPitchOfSums].
-__device__ __forceinline__ void leave_sums(const Sum& sum, float* own, int first_row,
-                                           int first_column) {
+/// Stores the sums of a warp in its group's part of shared memory, [kRows][kPitchOfSums].
+__device__ __forceinline__ void store_partial_sums(const Sum& sum, float* own, int first_row,
+                                                   int first_column) {
 #pragma unroll
   for (int part = 0; part < 4; ++part) {
 #pragma unroll
@@ -93,26 +106,27 @@ __device__ __forceinline__ void leave_sums(const Sum& sum, float* own, int first
   }
 }
 
-/// Scores of a step become weights where they are, each by the thread that copied it.
-__device__ __forceinline__ void make_weights(float* scores, const float2 (&statistics)[kRows],
-                                             int left) {
+/// Replaces the scores of a step by exp(score - maximum). Each thread replaces what it copied, so
+/// that no barrier is needed before.
+__device__ __forceinline__ void scores_to_weights(float* scores, const float2 (&statistics)[kRows],
+                                                  int left) {
   for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
     float4& at = four(scores + row * kPitch + column);
-    const float most = statistics[row].x;
-    at = {weight(at.x, most), weight(at.y, most), weight(at.z, most), weight(at.w, most)};
+    const float max = statistics[row].x;
+    at = {weight(at.x, max), weight(at.y, max), weight(at.z, max), weight(at.w, max)};
   });
   if (left < kDepth) {
     for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
       float4& at = four(scores + row * kPitch + column);
-      at = first_of(at, left - column);
+      at = zero_from(at, left - column);
     });
   }
 }
 
-/// Rounded probabilities and v, which have to be so before the product, not after it.
-__device__ __forceinline__ void round_terms(float* weights, float* v,
-                                            const float2 (&statistics)[kRows],
-                                            CoarseRounding rounding) {
+/// For CoarseRounding: normalises the weights and rounds them and v before the product.
+__device__ __forceinline__ void round_operands(float* weights, float* v,
+                                               const float2 (&statistics)[kRows],
+                                               CoarseRounding rounding) {
   for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
     float4& at = four(weights + row * kPitch + column);
     at = rounded(scaled(at, statistics[row].y), rounding);
@@ -123,7 +137,8 @@ __device__ __forceinline__ void round_terms(float* weights, float* v,
   });
 }
 
-/// Adds up the groups, in order, and stores; what is not finite again by plain fp32.
+/// Adds the sums of the groups in order, normalises and stores them. Elements that are not finite
+/// are computed again in plain fp32.
 __device__ __forceinline__ void store_out(const float* smem, const CoarseParams& p,
                                           const HeadIdx& head, const Panel& scores, const Panel& v,
                                           const float2 (&statistics)[kRows], int i0, int column0) {
@@ -137,21 +152,20 @@ __device__ __forceinline__ void store_out(const float* smem, const CoarseParams&
 #pragma unroll
     for (int g = 1; g < kGroups; ++g) total += sums[g * kRows * kPitchOfSums];
     if (!isfinite(total)) {
-      total = plain_sum(scores, i0 + row, v, column0 + column, statistics[row], p.rounding);
+      total = fp32_sum(scores, i0 + row, v, column0 + column, statistics[row], p.rounding);
     }
     if (p.rounding == CoarseRounding::kNone) total *= statistics[row].y;
     out[(i0 + row) * p.out.seq + column0 + column] = rounded(total, p.rounding);
   }
 }
 
-/// out of kRows query tiles and 64 columns; the sums of the groups are added in order at the
-/// end. grid: x columns / 64, y query tiles / rows, z batch * heads
+/// grid: x columns / 64, y query tiles / kRows, z batch * heads
 template <bool kAligned>
 __global__ void __launch_bounds__(kThreads, kCtas)
     coarse_out_kernel(const __grid_constant__ CoarseParams p) {
   extern __shared__ float4 raw_smem[];
   pdl_wait_and_trigger();
-  auto* smem = reinterpret_cast<float*>(raw_smem);  // [kStages] of scores, v
+  auto* smem = reinterpret_cast<float*>(raw_smem);  // [kStages]: scores, v
   __shared__ float2 statistics[kRows];
   const HeadIdx head = head_of(p, blockIdx.z);
   const int column0 = static_cast<int>(blockIdx.x) * kColumns;
@@ -185,14 +199,14 @@ __global__ void __launch_bounds__(kThreads, kCtas)
   Sum sum;
   for (int step = 0; step < num_steps; ++step) {
     wait_copies<kStages - 2>();
-    make_weights(scores_of(step), statistics, p.num_kv_tiles - step * kDepth);
-    if (rounds) round_terms(scores_of(step), v_of(step), statistics, p.rounding);
+    scores_to_weights(scores_of(step), statistics, p.num_kv_tiles - step * kDepth);
+    if (rounds) round_operands(scores_of(step), v_of(step), statistics, p.rounding);
     __syncthreads();
     copy(step + kStages - 1);
     const int term = group * kTerms + Sum::member() * 2;
     const float* a = scores_of(step) + first_row * kPitch + term;
     const float* b = v_of(step) + term * kPitchOfV + first_column + Sum::group() * 2;
-#pragma unroll 1  // more at once need more registers
+#pragma unroll 1  // unrolled, it needs more registers
     for (int t = 0; t < kTerms; t += 16) {
       sum.add<2>(
           [&](int m, int half, int i) { return two(a + (m * 16 + half * 8) * kPitch + t + i * 8); },
@@ -208,7 +222,7 @@ __global__ void __launch_bounds__(kThreads, kCtas)
   wait_copies<0>();
   __syncthreads();
   float* own = smem + group * kRows * kPitchOfSums;  // [kGroups][kRows][kPitchOfSums]
-  leave_sums(sum, own, first_row, first_column);
+  store_partial_sums(sum, own, first_row, first_column);
   __syncthreads();
   store_out(smem, p, head, scores, v, statistics, i0, column0);
 }

@@ -1,6 +1,15 @@
-// The first coarse product: scores of tiles, as exact as fp32 FMA (tf32_sum.h), on operands that
-// cp.async brings. Each is written once; maxima and sums of exponentials of every 64 columns go
-// beside them.
+// The coarse scores: scale * q_pooled k_pooled^T for all pairs of tiles, with the accuracy of fp32
+// on tensor cores (tf32_sum.h), and statistics for the softmax of coarse_out.cu.
+//
+//   q_pooled, k_pooled -> cp.async -> 4 stages of 16 elements of head_dim in shared memory
+//                      -> split tf32, mma.sync -> 128 x 64 sums in registers
+//                      -> times scale, -inf for tiles without tokens -> scores
+//                      -> maximum and sum of exponentials of each row in these 64 columns -> stats
+//
+// A CTA of 4 warps computes 128 query tiles x 64 kv tiles, 32 rows in each warp; all threads copy
+// and compute. Shared memory: 4 stages x (128 x 24 + 64 x 20 floats) = 68 KiB, so that 3 CTAs fit
+// on a multiprocessor. Each step waits for its copies (cp.async.wait_group) and for all threads
+// (__syncthreads).
 #include "src/cuda/coarse/coarse_device.h"
 #include "src/cuda/coarse/tf32_sum.h"
 #include "src/cuda/support/launch.h"
@@ -10,12 +19,12 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRows = 128;  // of a CTA, 32 a warp
-constexpr int kDepth = 16;  // of head_dim a step
+constexpr int kRows = 128;  // of a CTA, 32 in each warp
+constexpr int kDepth = 16;  // elements of head_dim in a step
 constexpr int kStages = 4;
-constexpr int kCtas = 3;  // of a multiprocessor
-// Lanes read 8 bytes, four rows of q or every second of eight rows of k at a time: they lie on
-// different banks.
+constexpr int kCtas = 3;  // on a multiprocessor
+// A lane reads 8 bytes. The lanes that are served together read four rows of q, or every second of
+// eight rows of k; with these pitches they lie on different banks.
 constexpr int kPitchOfQ = kDepth + 8;
 constexpr int kPitchOfK = kDepth + 4;
 constexpr int kStageFloats = kRows * kPitchOfQ + kColumns * kPitchOfK;
@@ -23,11 +32,11 @@ constexpr int kStageFloats = kRows * kPitchOfQ + kColumns * kPitchOfK;
 using Sum = Tf32Sum<2, kColumns / 8>;
 constexpr int kColumnsOfLane = kColumns / 4;  // columns of a lane in each of its rows
 
-/// Column i of pieces n and n + 1 of the sums, n even, are columns 8 n + 2 i and 8 n + 2 i + 1 of
-/// the CTA. So a lane has 4 neighbours of every 16 columns.
-__device__ __forceinline__ int own_column(int c) { return c / 4 * 16 + Sum::member() * 4 + c % 4; }
+/// The column of the CTA that is column c of this lane. k rows are assigned to the columns of the
+/// mma such that a lane has 4 adjacent columns of every 16, which it stores together.
+__device__ __forceinline__ int lane_column(int c) { return c / 4 * 16 + Sum::member() * 4 + c % 4; }
 
-/// The sum by plain fp32.
+/// One element of the product in plain fp32.
 __device__ __forceinline__ float dot(const Panel& q, int row, const Panel& k, int column, int depth,
                                      CoarseRounding rounding) {
   const float* a = q.from + row * q.stride;
@@ -38,31 +47,32 @@ __device__ __forceinline__ float dot(const Panel& q, int row, const Panel& k, in
   return sum;
 }
 
-/// Bit c: the lane's column c has no token, or is beyond the end.
-__device__ __forceinline__ unsigned empty_columns(const CoarseParams& p, int j0) {
+/// A mask of this lane's columns: bit c is set if its tile has no token, or lies beyond the end.
+__device__ __forceinline__ unsigned columns_without_tokens(const CoarseParams& p, int j0) {
   unsigned empty = 0;
 #pragma unroll
   for (int c = 0; c < kColumnsOfLane; ++c) {
-    const int column = j0 + own_column(c);
+    const int column = j0 + lane_column(c);
     if (column >= p.num_kv_tiles || p.kv_len[column] == 0) empty |= 1U << c;
   }
   return empty;
 }
 
-/// What is not finite again by plain fp32: tensor cores make NaN of an infinity.
-__device__ __forceinline__ void mend(float (&x)[kColumnsOfLane], const Panel& q, int row,
-                                     const Panel& k, int j0, unsigned empty,
-                                     const CoarseParams& p) {
+/// Computes elements that are not finite again in plain fp32, because an infinity becomes NaN on
+/// tensor cores.
+__device__ __forceinline__ void recompute_non_finite(float (&x)[kColumnsOfLane], const Panel& q,
+                                                     int row, const Panel& k, int j0,
+                                                     unsigned empty, const CoarseParams& p) {
 #pragma unroll 1
   for (int c = 0; c < kColumnsOfLane; ++c) {
     if ((empty >> c & 1U) != 0) continue;
-    const float again = dot(q, row, k, j0 + own_column(c), p.head_dim, p.rounding);
+    const float exact = dot(q, row, k, j0 + lane_column(c), p.head_dim, p.rounding);
 #pragma unroll
-    for (int i = 0; i < kColumnsOfLane; ++i) x[i] = i == c && !isfinite(x[i]) ? again : x[i];
+    for (int i = 0; i < kColumnsOfLane; ++i) x[i] = i == c && !isfinite(x[i]) ? exact : x[i];
   }
 }
 
-/// Scores of sums; -inf for empty columns.
+/// Turns sums into scores; those of empty columns become -inf.
 __device__ __forceinline__ void scale_scores(float (&x)[kColumnsOfLane], unsigned empty,
                                              const CoarseParams& p) {
   if (p.rounding == CoarseRounding::kNone) {
@@ -79,28 +89,28 @@ __device__ __forceinline__ void scale_scores(float (&x)[kColumnsOfLane], unsigne
   }
 }
 
-/// Maximum of a row's 64 columns and the sum of exponentials over it; four lanes hold the row.
+/// The maximum of a row in these 64 columns, and the sum of its exponentials relative to that
+/// maximum. Four lanes hold a row.
 __device__ __forceinline__ float2 row_stats(const float (&x)[kColumnsOfLane]) {
-  float most = x[0];
+  float max = x[0];
 #pragma unroll
-  for (int c = 1; c < kColumnsOfLane; ++c) most = fmaxf(most, x[c]);
-  for (const int mask : {1, 2}) most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, mask));
-  const float base = subtracted(most);
+  for (int c = 1; c < kColumnsOfLane; ++c) max = fmaxf(max, x[c]);
+  for (const int mask : {1, 2}) max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, mask));
+  const float offset = softmax_offset(max);
   float total = 0.0F;
 #pragma unroll
-  for (int c = 0; c < kColumnsOfLane; ++c) total += exp2_flushed((x[c] - base) * kLog2E);
+  for (int c = 0; c < kColumnsOfLane; ++c) total += exp2_flushed((x[c] - offset) * kLog2E);
   for (const int mask : {1, 2}) total += __shfl_xor_sync(kAllLanes, total, mask);
-  return {most, total};
+  return {max, total};
 }
 
-/// Scores of kRows x 64 tiles.
 /// grid: x kv tiles / 64, y query tiles / kRows, z batch * heads
 template <bool kAligned>
 __global__ void __launch_bounds__(kThreads, kCtas)
     coarse_scores_kernel(const __grid_constant__ CoarseParams p) {
   extern __shared__ float4 raw_smem[];
   pdl_wait_and_trigger();
-  auto* smem = reinterpret_cast<float*>(raw_smem);  // [kStages] of q rows, k rows
+  auto* smem = reinterpret_cast<float*>(raw_smem);  // [kStages]: kRows rows of q, 64 rows of k
   const HeadIdx head = head_of(p, blockIdx.z);
   const int i0 = static_cast<int>(blockIdx.y) * kRows;
   const int j0 = static_cast<int>(blockIdx.x) * kColumns;
@@ -121,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, kCtas)
     }
     commit_copies();
   };
-  const auto round_own = [&](float* a, float* b) {
+  const auto round_operands = [&](float* a, float* b) {
     for_each_four<kRows, kDepth, kThreads>([&](int row, int column) {
       float4& at = four(a + row * kPitchOfQ + column);
       at = rounded(at, p.rounding);
@@ -132,13 +142,13 @@ __global__ void __launch_bounds__(kThreads, kCtas)
     });
   };
   for (int step = 0; step < kStages - 1; ++step) copy(step);
-  const unsigned empty = empty_columns(p, j0);
+  const unsigned empty = columns_without_tokens(p, j0);
 
   Sum sum;
   const int first_row = static_cast<int>(threadIdx.x) / 32 * 32 + Sum::group();
   for (int step = 0; step < num_steps; ++step) {
     wait_copies<kStages - 2>();
-    if (p.rounding != CoarseRounding::kNone) round_own(q_of(step), k_of(step));
+    if (p.rounding != CoarseRounding::kNone) round_operands(q_of(step), k_of(step));
     __syncthreads();
     copy(step + kStages - 1);
     const float* a = q_of(step) + first_row * kPitchOfQ + Sum::member() * 2;
@@ -156,18 +166,18 @@ __global__ void __launch_bounds__(kThreads, kCtas)
   for (int part = 0; part < 4; ++part) {
     const int row = i0 + first_row + part * 8;
     float x[kColumnsOfLane];
-    float check = 0.0F;  // NaN if not all are finite
+    float check = 0.0F;  // becomes NaN if a sum is not finite
 #pragma unroll
     for (int c = 0; c < kColumnsOfLane; ++c) {
       x[c] = sum.get(part / 2, part % 2, c / 4 * 2 + c % 2, c % 4 / 2);
       check = fmaf(x[c], 0.0F, check);
     }
-    if (check != 0.0F && row < p.num_q_tiles) mend(x, q, row, k, j0, empty, p);
+    if (check != 0.0F && row < p.num_q_tiles) recompute_non_finite(x, q, row, k, j0, empty, p);
     scale_scores(x, empty, p);
     if (row < p.num_q_tiles) {
 #pragma unroll
       for (int c = 0; c < kColumnsOfLane; c += 4) {
-        const int column = j0 + own_column(c);
+        const int column = j0 + lane_column(c);
         store_four<kAligned>(to + row * p.scores.seq + column, {x[c], x[c + 1], x[c + 2], x[c + 3]},
                              p.num_kv_tiles - column);
       }

@@ -1,4 +1,4 @@
-// Asynchronous copies of rows of f32 into shared memory. Device-only.
+// Copies parts of an f32 matrix to shared memory by cp.async. Device-only.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ __device__ __forceinline__ uint32_t smem_offset(const float* at) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(at));
 }
 
-/// Copies the first `valid` of 4 floats and fills up with 0; nothing is read at the address of what
-/// is not valid. kAligned: both addresses are multiples of 16 bytes.
+/// Starts copying the first `valid` of 4 floats; the others become 0, and their addresses are not
+/// read. kAligned: both addresses are multiples of 16 bytes.
 template <bool kAligned>
 __device__ __forceinline__ void copy_four(float* to, const float* from, int valid = 4) {
   if constexpr (kAligned) {
@@ -29,21 +29,21 @@ __device__ __forceinline__ void copy_four(float* to, const float* from, int vali
 
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
 
-/// Waits until all but the newest kLeft groups of this thread's copies have arrived.
+/// Waits until all but the most recent kLeft groups of this thread's copies have arrived.
 template <int kLeft>
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-/// Part of a matrix: `rows` x `columns` valid floats at `from`, 0 beyond.
+/// Part of a matrix: `rows` x `columns` valid floats at `from`; elements beyond them count as 0.
 struct Panel {
   const float* from;
   int64_t stride;
   int rows, columns;
 };
 
-/// The 4 floats of a kRows x kColumns panel in shared memory that are this thread's: visit(row,
-/// column) for each, rows kThreads / (kColumns / 4) apart.
+/// Calls visit(row, column) for every 4 adjacent floats of a kRows x kColumns panel that this
+/// thread is responsible for. Their rows are kThreads / (kColumns / 4) apart.
 template <int kRows, int kColumns, int kThreads, class Visit>
 __device__ __forceinline__ void for_each_four(const Visit& visit) {
   constexpr int kAcross = kColumns / 4;
@@ -54,8 +54,8 @@ __device__ __forceinline__ void for_each_four(const Visit& visit) {
   for (int i = 0; i < kRows; i += kThreads / kAcross) visit(row + i, column);
 }
 
-/// Copies panels of kRows x kColumns floats, one after the other, to rows of kPitch floats.
-/// kAligned: every row begins at a multiple of 16 bytes.
+/// Copies panels of kRows x kColumns floats, one after the other, to buffers with rows of kPitch
+/// floats. kAligned: every row begins at a multiple of 16 bytes.
 template <int kRows, int kColumns, int kPitch, int kThreads, bool kAligned>
 class PanelCopy {
  public:
@@ -99,7 +99,7 @@ class PanelCopy {
     });
   }
 
-  const float* from_;  // what this thread copies first
+  const float* from_;  // the first 4 floats that this thread copies
   int64_t stride_;
   int rows_, columns_;
 };

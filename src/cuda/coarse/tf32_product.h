@@ -1,9 +1,14 @@
-// Products of 64 x 64 elements by one CTA on tensor cores, from numbers split as tf32_sum.h says.
-// Tensor cores add up all terms: sums of parts beside them would take registers that are not
-// there. Device-only.
+// A product of 64 x 64 elements on tensor cores by one CTA, from operands split into high and low
+// tf32 parts (tf32_sum.h). Here tensor cores add up all terms, as there are no registers for
+// partial sums beside the sums. Device-only.
 //
-// 128 threads: 2 x 2 warps of 32 x 32 elements. Operands come through three buffers of 16 terms of
-// the sum, by asynchronous copies of single floats, so that any stride and alignment will do.
+//   a, b in global memory -> cp.async, 4 bytes each -> 3 stages of 16 terms in shared memory
+//                         -> split into high and low -> mma.sync -> 64 x 64 sums in registers
+//
+// 128 threads: 2 x 2 warps of 32 x 32 elements; all of them copy and compute. Copies of single
+// floats allow any stride and alignment. Shared memory: 3 stages x 2 operands x 64 x 20 floats = 30
+// KiB. Each step waits for its copies (cp.async.wait_group) and then for all threads
+// (__syncthreads).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +17,7 @@
 
 namespace vsa::cuda {
 
-/// An operand: 64 rows along m, summed over k; element (m, k) is data[m * m_stride + k * k_stride].
+/// An operand of 64 rows (m), summed over k; element (m, k) is data[m * m_stride + k * k_stride].
 /// Rows from `rows` on count as 0.
 struct Operand {
   const float* data;
@@ -28,8 +33,8 @@ class Tf32Product {
  private:
   static constexpr int kDepth = 16;
   static constexpr int kStages = 3;
-  // Rows of one operand's buffer, m outside and k outside: both put the 32 floats that a warp reads
-  // at once on different banks.
+  // Pitch of a buffer whose rows are m, or k. Both put the 32 floats that a warp reads together on
+  // different banks.
   static constexpr int kPitchOfM = kDepth + 4;
   static constexpr int kPitchOfK = kEdge + 8;
   static constexpr int kBufferFloats = kEdge * kPitchOfM;
@@ -43,19 +48,19 @@ class Tf32Product {
 
   __device__ __forceinline__ explicit Tf32Product(Smem& smem) : smem_(smem) {}
 
-  /// sum += a b^T over k < depth. kAAlongK: k_stride is 1 and the buffer keeps it so; else
-  /// m_stride.
+  /// sum += a b^T, summed over k < depth.
+  /// @tparam kAAlongK, kBAlongK  whether k is the contiguous axis of the operand, else m is
   template <bool kAAlongK, bool kBAlongK>
   __device__ __forceinline__ void add(const Operand& a, const Operand& b, int depth) {
     const int steps = (depth + kDepth - 1) / kDepth;
     for (int step = 0; step < kStages - 1; ++step) fetch<kAAlongK, kBAlongK>(a, b, step, depth);
     for (int step = 0; step < steps; ++step) {
       asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2));
-      __syncthreads();  // also: all are done with the buffer that is filled next
+      __syncthreads();  // also: all threads are done with the stage that is filled next
       fetch<kAAlongK, kBAlongK>(a, b, step + kStages - 1, depth);
       multiply<kAAlongK, kBAlongK>(smem_.a[step % kStages], smem_.b[step % kStages]);
     }
-    __syncthreads();  // the next product fills the first buffers again
+    __syncthreads();  // the next call fills the first stages again
   }
 
   /// Calls visit(row, column, pair of sums at column and column + 1) for the thread's elements.
@@ -89,7 +94,8 @@ class Tf32Product {
     return kAlongK ? m * kPitchOfM + k : k * kPitchOfK + m;
   }
 
-  /// Elements outside become 0: nothing is read at their addresses.
+  /// Starts copying one operand of a step. Elements outside become 0, and their addresses are not
+  /// read.
   template <bool kAlongK>
   __device__ __forceinline__ static void copy(float* to, const Operand& from, int k0, int depth) {
     const int thread = static_cast<int>(threadIdx.x);
@@ -112,7 +118,7 @@ class Tf32Product {
     }
   }
 
-  /// Starts the copies of a step, none beyond the end.
+  /// Starts the copies of a step, if there is such a step.
   template <bool kAAlongK, bool kBAlongK>
   __device__ __forceinline__ void fetch(const Operand& a, const Operand& b, int step, int depth) {
     if (step * kDepth < depth) {
@@ -126,29 +132,29 @@ class Tf32Product {
   __device__ __forceinline__ void multiply(const float* a, const float* b) {
 #pragma unroll
     for (int k = 0; k < kDepth; k += 8) {
-      uint32_t a_big[2][4];
-      uint32_t a_small[2][4];
+      uint32_t a_high[2][4];
+      uint32_t a_low[2][4];
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int row = first_row() + m * 16 + i % 2 * 8 + group();
-          split_tf32(a[place<kAAlongK>(row, k + i / 2 * 4 + member())], a_big[m][i], a_small[m][i]);
+          split_tf32(a[place<kAAlongK>(row, k + i / 2 * 4 + member())], a_high[m][i], a_low[m][i]);
         }
       }
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
         const int column = first_column() + n * 8 + group();
-        uint32_t b_big[2];
-        uint32_t b_small[2];
+        uint32_t b_high[2];
+        uint32_t b_low[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-          split_tf32(b[place<kBAlongK>(column, k + i * 4 + member())], b_big[i], b_small[i]);
+          split_tf32(b[place<kBAlongK>(column, k + i * 4 + member())], b_high[i], b_low[i]);
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
-          multiply_tf32(sum_[m][n], a_small[m], b_big);
-          multiply_tf32(sum_[m][n], a_big[m], b_small);
-          multiply_tf32(sum_[m][n], a_big[m], b_big);
+          multiply_tf32(sum_[m][n], a_low[m], b_high);
+          multiply_tf32(sum_[m][n], a_high[m], b_low);
+          multiply_tf32(sum_[m][n], a_high[m], b_high);
         }
       }
     }

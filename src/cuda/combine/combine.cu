@@ -1,4 +1,9 @@
-// combine: one CTA a tile, 16 bytes of a row a thread.
+// combine: out = gate_fine * fine_out + gate_coarse * coarse_out of the token's tile.
+//
+//   fine_out, gates of each token; coarse_out of its tile -> registers -> out; 0 in padding rows
+//
+// A CTA processes one tile of one head; a thread processes 8 adjacent elements (16 bytes) of a row.
+// Shared memory: positions of the tokens, 1 KiB.
 #include "src/cuda/combine/combine.h"
 #include "src/cuda/plan/tile_positions.h"
 #include "src/cuda/support/half_type.h"

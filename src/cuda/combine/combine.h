@@ -32,7 +32,7 @@ struct CombineParams {
   int32_t num_heads = 0;
   int32_t head_dim = 0;
 };
-/// out = gate_fine * fine_out + gate_coarse * coarse_out of the tile; padding rows 0.
+/// Enqueues the kernel. Padding rows of out become 0.
 Status run_combine(const CallSite& at, const CombineParams& params, DType dtype, int64_t batch);
 
 CombineParams combine_params(const CombineArgs& args, const PlanTable& plan);

@@ -1,4 +1,13 @@
-// combine_backward with delta: one CTA a tile of a head.
+// combine_backward: the gradients of combine, and the delta of the fine backward, in one pass.
+//
+//   each token:  dout, fine_out, gates -> dfine_out = gate_fine * dout, dgate_fine, dgate_coarse,
+//                                         delta = sum over head_dim of fine_out * dfine_out
+//   each tile:   sum over its tokens of gate_coarse * dout -> dcoarse_out
+//
+// A CTA processes one tile of one head; a thread processes 8 adjacent elements (16 bytes) of a row,
+// 8 or 16 rows are processed at once, and two of these groups of rows are loaded before the first
+// is used. Shared memory: positions of the tokens 1 KiB, sums over the rows of a thread 4 KiB.
+// Barriers: __syncthreads after the positions and before the sums are added.
 #include "src/cuda/combine/combine_backward.h"
 #include "src/cuda/plan/token_pieces.h"
 #include "src/cuda/support/numbers.h"
@@ -7,14 +16,15 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kInFlight = 2;  // tokens of a thread that are loaded before the first is used
+constexpr int kInFlight = 2;  // tokens of a thread that are loaded before the first one is used
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr int kCtasOfSm = 4;  // 5 leave it too few registers
+constexpr int kCtasOfSm = 4;  // with 5, there are too few registers
 #else
-constexpr int kCtasOfSm = 5;  // with these three 115 us at [1,12,32768,128]; with others 117 to 211
+// These three constants take 115 us at [1, 12, 32768, 128] on H200; others took 117 to 211 us.
+constexpr int kCtasOfSm = 5;
 #endif
 
-/// What a thread reads of one token, all of it before the first use.
+/// What a thread reads of one token.
 struct Loaded {
   uint4 dout, fine, gate_fine, gate_coarse;
 

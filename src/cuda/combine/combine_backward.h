@@ -1,11 +1,11 @@
-// The kernel that starts backward, gradients of combine and delta, and its parameters. Host-only.
+// The combine_backward kernel, which also computes delta, and its parameters. Host-only.
 #pragma once
 
 #include "src/cuda/combine/combine.h"
 
 namespace vsa::cuda {
 
-/// Everything below `plan` may have null data: it is then left out.
+/// Outputs (below `plan`) whose data is null are not computed.
 struct CombineBackwardParams {
   ConstRows dout;
   ConstRows fine_out{};    // read for dgate_fine and delta
@@ -20,7 +20,7 @@ struct CombineBackwardParams {
   int32_t num_heads = 0;
   int32_t head_dim = 0;  // 64 or 128
 };
-/// One pass over the tokens; padding rows of the outputs become 0.
+/// Enqueues the kernel. Padding rows of the outputs become 0.
 Status run_combine_backward(const CallSite& at, const CombineBackwardParams& params, DType dtype,
                             int64_t batch);
 

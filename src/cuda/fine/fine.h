@@ -13,24 +13,25 @@ struct FineCombine {
   const float* coarse_out = nullptr;  // [B, H, Nq, D] contiguous; null: no coarse branch
   GateRows gate_coarse;
 };
-/// Whether the kernel can read these rows: contiguous, from a multiple of 16 bytes on.
+/// Whether the kernel can read this coarse output: it must be contiguous and begin at a multiple of
+/// 16 bytes.
 bool is_fusable(const ConstTensor& coarse_out);
 
-/// The fine stage of one call. Whoever makes it takes its workspace; then, on the call's device and
-/// stream, `prepare` and `launch`.
+/// The fine stage of one call. Its constructor takes the workspace; afterwards `prepare` and
+/// `launch` are called on the device and stream of the call.
 class FineRun {
  public:
   virtual ~FineRun() = default;
 
-  /// Enqueues what the kernel reads besides the tensors. Entries of the table that name no kv tile
-  /// are ignored.
+  /// Enqueues the kernels that compute what the fine kernel reads besides the tensors. Entries of
+  /// the table that name no kv tile are ignored.
   virtual Status prepare(const CallSite& at, const PlanTables& plans,
                          const ConstLut& lut) const = 0;
 
   /// Enqueues the kernel, on plans that were built on the same stream:
   ///   args.out = gate_fine * fine + gate_coarse * coarse_out
-  /// What it reads besides the results of `prepare` was there before the last kernel of that
-  /// started. The bits do not depend on at.num_sms.
+  /// Everything that it reads besides the results of `prepare` must have been complete before the
+  /// last kernel of `prepare` started (PDL). The bits do not depend on at.num_sms.
   virtual Status launch(const CallSite& at, const FineArgs& args, const PlanTables& plans,
                         const FineCombine& combine) const = 0;
 };

@@ -23,13 +23,13 @@ struct FineBackwardInput {
   Tensor dk, dv;                     // [B, H_kv, Sk, D], dtype of q
 };
 
-/// The gradients of the fine stage of one call. Whoever makes it takes its workspace; then, on the
-/// call's device and stream, `prepare` and `launch`.
+/// The gradients of the fine stage of one call. Its constructor takes the workspace; afterwards
+/// `prepare` and `launch` are called on the device and stream of the call.
 class FineBackwardRun {
  public:
   virtual ~FineBackwardRun() = default;
 
-  /// Enqueues what the kernels read besides the tensors.
+  /// Enqueues the kernels that compute what the backward kernels read besides the tensors.
   virtual Status prepare(const CallSite& at, const ConstLut& lut) const = 0;
 
   /// Enqueues the kernels, on plans that were built on the same stream. Padding is never read, and

@@ -1,8 +1,16 @@
-// Transposes look-up tables: counts by kv tile, their prefix sums, then the lists.
+// Transposes look-up tables (lut_t.h) by three kernels:
 //
-// A CTA owns 32 kv tiles of a head. One lane has a row of the table and gathers which of
-// the 32 it keeps into a word of a bitmap; ballots turn 32 such words round, so that lane c sees
-// the rows that keep tile c, in their order.
+//   count_kernel   lut -> bitmap, one bit for each pair of query tile and kv tile
+//                      -> number of query tiles that keep each kv tile -> offset
+//   scan_kernel    offset -> prefix sums of offset, one CTA
+//   fill_kernel    bitmap, offset -> index: the query tiles that keep each kv tile, ascending
+//
+// In count_kernel and fill_kernel a CTA of 16 warps processes 32 kv tiles of one head, and each
+// warp a range of rows of the table. A lane has one row at a time; the 32 bits of which kv tiles it
+// keeps are one word of the bitmap. A ballot for each of the 32 bits transposes the words of 32
+// lanes, so that the rows that keep a kv tile are known in ascending order. Shared memory: 2 KiB,
+// a count for each warp and kv tile; scan_kernel 256 bytes. Barriers: __syncthreads after the
+// counts.
 #include "src/cuda/fine/lut_t.h"
 #include "src/cuda/support/launch.h"
 #include "src/cuda/support/numbers.h"
@@ -12,7 +20,7 @@ namespace {
 
 constexpr int kWarps = 16;
 constexpr int kColumns = 32;  // kv tiles of a CTA
-constexpr int kWindow = 8;    // entries of a row that are loaded at a time
+constexpr int kWindow = 8;    // entries of a row that are loaded together
 constexpr int kScanThreads = 1024;
 
 struct LutTParams {
@@ -23,12 +31,12 @@ struct LutTParams {
   int32_t* index;
 };
 
-/// The rows of the table that a warp reads, and the place of the CTA's kv tiles.
+/// The rows of the table that a warp processes, and the kv tiles of its CTA.
 struct Place {
   int64_t head;          // of B * H
-  int32_t first_column;  // kv tile
+  int32_t first_column;  // the first kv tile
   int32_t first_row, last_row;
-  uint32_t* words;  // of the CTA's kv tiles: [Nq]
+  uint32_t* words;  // of the bitmap for the CTA's kv tiles: [Nq]
 
   __device__ explicit Place(const LutTParams& p)
       : head(blockIdx.y), first_column(static_cast<int32_t>(blockIdx.x) * kColumns) {
@@ -46,7 +54,7 @@ __device__ uint32_t kept_columns(const LutTParams& p, const Place& place, int32_
   const auto pitch = static_cast<int32_t>(p.lut.dims.pitch);
   const int32_t count = max(0, min(p.lut.count[row_idx], pitch));
   const int32_t* index = p.lut.index + row_idx * p.lut.dims.pitch;
-  // Entries before `low` are below first_column, those from `high` on are not.
+  // Binary search: entries before `low` are below first_column, those from `high` on are not.
   int32_t low = 0;
   int32_t high = count;
   while (high - low > kWindow) {
@@ -72,7 +80,8 @@ __device__ uint32_t kept_columns(const LutTParams& p, const Place& place, int32_
   return kept;
 }
 
-/// Lane c: how many of the warp's rows keep kv tile first_column + c. word(row) is a row's word.
+/// Returns in lane c how many of the warp's rows keep kv tile first_column + c. word(row) returns
+/// the bitmap word of a row.
 template <class Word>
 __device__ __forceinline__ int32_t count_columns(const Place& place, const Word& word) {
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
@@ -87,8 +96,8 @@ __device__ __forceinline__ int32_t count_columns(const Place& place, const Word&
   return count;
 }
 
-/// grid: x kv tiles / 32, y batch * heads. Writes the bitmap; leaves the count of list r in
-/// offset[r + 1].
+/// grid: x kv tiles / 32, y batch * heads. Writes the bitmap, and the length of list r to offset[r
+/// + 1].
 __global__ void __launch_bounds__(kWarps * 32, 2)
     count_kernel(const __grid_constant__ LutTParams p) {
   __shared__ int32_t counts[kWarps][kColumns];
@@ -116,7 +125,7 @@ __device__ __forceinline__ int64_t warp_scan(int64_t x) {
   return x;
 }
 
-/// One CTA: x[i] becomes x[0] + ... + x[i].
+/// Replaces x[i] by x[0] + ... + x[i]. One CTA.
 __global__ void __launch_bounds__(kScanThreads) scan_kernel(int64_t* x, int64_t size) {
   __shared__ int64_t totals[kScanThreads / 32];
   const auto warp = threadIdx.x / 32;
@@ -136,7 +145,7 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(int64_t* x, int64_t 
   }
 }
 
-/// grid: as of count_kernel
+/// grid: that of count_kernel
 __global__ void __launch_bounds__(kWarps * 32, 2)
     fill_kernel(const __grid_constant__ LutTParams p) {
   __shared__ int32_t counts[kWarps][kColumns];
@@ -146,7 +155,7 @@ __global__ void __launch_bounds__(kWarps * 32, 2)
   counts[warp][lane] = count_columns(place, [&](int32_t row) { return place.words[row]; });
   __syncthreads();
   const int32_t column = place.first_column + lane;
-  int64_t next = 0;  // lane c: where the next row of kv tile c goes
+  int64_t next = 0;  // in lane c: where the next row that keeps kv tile c is written
   if (column < p.num_kv_tiles) next = p.offset[place.head * p.num_kv_tiles + column];
   for (int32_t w = 0; w < warp; ++w) next += counts[w][lane];
   for (int32_t row = place.first_row; row < place.last_row; row += 32) {

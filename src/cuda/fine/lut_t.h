@@ -1,5 +1,5 @@
-// A look-up table the other way round: which query tiles keep a kv tile. Host-only to make, its
-// view host and device.
+// The transpose of a look-up table: which query tiles keep each kv tile. TransposedLut is
+// host-only, its view LutT host and device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,9 +25,9 @@ class TransposedLut {
  public:
   TransposedLut(Carver& workspace, const LutDims& dims, int64_t num_kv_tiles);
 
-  /// Enqueues what fills it. Of a row of the table only entries below num_kv_tiles count, each
-  /// once; rows must ascend, and whatever they hold nothing out of range is written. No atomics:
-  /// the same table gives the same transpose.
+  /// Enqueues the kernels that fill it. Rows of the table must ascend; entries from num_kv_tiles on
+  /// and repeated entries are ignored, and nothing out of range is written whatever the table
+  /// holds. No atomics: the same table gives the same transpose.
   Status build(const CallSite& at, const ConstLut& lut) const;
 
   LutT view() const { return {offset_, index_}; }

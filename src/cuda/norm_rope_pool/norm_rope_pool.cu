@@ -1,6 +1,12 @@
-// norm_rope_pool: one CTA a tile. A thread holds 8 elements of a head and walks over the tile's
-// tokens: normalise, rotate, store, add to the mean. x is read from memory once; an RMSNorm across
-// all heads reads it once more before, which the L2 serves.
+// norm_rope_pool: RMSNorm, rotary embedding and the mean of each tile in one pass over x, in place.
+//
+//   x of a token -> times rstd, weight -> rotated by cos, sin -> rounded -> x
+//                                                                   +-> mean of the tile -> pooled
+//
+// A CTA processes one tile of all heads; a thread has 8 adjacent elements (16 bytes) of one head
+// and processes the tokens of the tile one after the other. An RMSNorm over all heads reads x once
+// more before, one warp for each token; the L2 serves the second read. Shared memory: positions and
+// rstd of the tokens, 2 KiB. Barriers: __syncthreads after the positions and after rstd.
 #include "src/cuda/norm_rope_pool/norm_rope_pool.h"
 #include "src/cuda/plan/tile_positions.h"
 #include "src/cuda/support/half_type.h"
@@ -11,9 +17,9 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kElements = 8;  // of a thread: 16 bytes
+constexpr int kElements = 8;  // of a thread, 16 bytes
 
-/// Rounds the elements as they are stored, and leaves the rounded values in `x`.
+/// Rounds the elements to T for storing, and replaces x by the rounded values, which pooling uses.
 template <class T>
 __device__ __forceinline__ uint4 round_and_pack(float (&x)[kElements]) {
   uint32_t pairs[4];
@@ -34,7 +40,7 @@ __device__ __forceinline__ float sum_of_squares(const float (&x)[kElements]) {
   return sum;
 }
 
-/// 1 / sqrt(mean(x^2) + eps) over all heads of each token, one warp a token.
+/// rstd = 1 / sqrt(mean(x^2) + eps) over all heads of each token, one warp for each token.
 template <class T>
 __device__ __forceinline__ void all_heads_rstd(const NormRopePoolParams& p, const T* x, int len,
                                                const int32_t* positions, float* rstd) {
@@ -60,8 +66,9 @@ __device__ __forceinline__ const float* row_of(const ConstRows& t, int64_t b, in
   return static_cast<const float*>(t.data) + b * t.batch + h * t.head + s * t.seq;
 }
 
-/// (x_2j, x_2j+1) turned by the four angles that begin at `cos` and `sin`.
-__device__ __forceinline__ void turn(float (&x)[kElements], const float* cos, const float* sin) {
+/// Rotates the four pairs (x_2j, x_2j+1) by the angles whose cosines and sines begin at `cos`,
+/// `sin`.
+__device__ __forceinline__ void rotate(float (&x)[kElements], const float* cos, const float* sin) {
   const float4 c4 = __ldg(reinterpret_cast<const float4*>(cos));
   const float4 s4 = __ldg(reinterpret_cast<const float4*>(sin));
   const float c[4] = {c4.x, c4.y, c4.z, c4.w};
@@ -98,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
   const int num_pieces = p.num_heads * pieces_per_head;
   for (int first = 0; first < num_pieces; first += kThreads) {
     const int piece = first + static_cast<int>(threadIdx.x);
-    const bool active = piece < num_pieces;  // the others take part in shuffles
+    const bool active = piece < num_pieces;  // inactive threads only take part in shuffles
     const int head = active ? piece / pieces_per_head : 0;
     const int column = piece % pieces_per_head * kElements;
     float weight[kElements];
@@ -127,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int j = 0; j < kElements; ++j) e[j] = e[j] * rstd * weight[j];
       if (p.cos.data != nullptr) {
-        turn(e, row_of(p.cos, 0, 0, s) + column / 2, row_of(p.sin, 0, 0, s) + column / 2);
+        rotate(e, row_of(p.cos, 0, 0, s) + column / 2, row_of(p.sin, 0, 0, s) + column / 2);
       }
       *reinterpret_cast<uint4*>(at) = round_and_pack<T>(e);
 #pragma unroll

@@ -1,4 +1,9 @@
-// Block tables of plans, filled on the device. The host gives only a grid, or a few bytes a run.
+// Fills the block tables of one or two plans on the device.
+//
+//   plan_kernel     PlanShape (kernel parameter), runs -> blocks, tile_len; a thread for each tile
+//   upload_kernel   words in kernel parameters -> global memory; a thread for each word
+//
+// Neither uses shared memory. The host passes the shape of a grid, or 8 bytes for each run.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +15,7 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kWordsPerUpload = 4096;  // 16 KiB of the 32 KiB that parameters may take
+constexpr int kWordsPerUpload = 4096;  // 16 KiB; kernel parameters may have 32 KiB
 
 struct UploadParams {
   int32_t* to;
@@ -28,7 +33,7 @@ struct TableParams {
   const Run* runs;
 };
 
-/// One thread a tile; blockIdx.y chooses the plan.
+/// grid: x tiles / 128, y plans
 __global__ void plan_kernel(const __grid_constant__ TableParams q,
                             const __grid_constant__ TableParams kv) {
   pdl_wait_and_trigger();

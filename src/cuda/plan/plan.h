@@ -1,5 +1,5 @@
-// A tile plan as the kernels' tables, and how they get to the device without a copy that outlives
-// the call. Host-only.
+// A tile plan as tables for kernels, which are filled on the device from kernel parameters, so that
+// no host memory must outlive the call. Host-only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@
 
 namespace vsa::cuda {
 
-/// What make_block needs of a plan.
+/// The inputs of make_block for a plan.
 struct PlanImage {
   PlanShape shape;
   std::vector<Run> runs;  // [num_runs]
@@ -32,12 +32,13 @@ struct PlanTable {
 /// The tables of one or two plans in a workspace. Two that are the same object share one table.
 class PlanTables {
  public:
-  /// Takes the memory. Call `status` before anything else, `build` before a kernel reads them.
+  /// Takes the memory. Call `status` before anything else, and `build` before a kernel reads the
+  /// tables.
   PlanTables(std::string_view operation, Carver& workspace, const TilePlan* q_plan,
              const TilePlan* kv_plan = nullptr);
   const Status& status() const { return status_; }
 
-  /// Enqueues what fills the tables.
+  /// Enqueues the kernels that fill the tables.
   Status build(const CallSite& at) const;
 
   const PlanTable& q() const { return tables_[0]; }
@@ -52,8 +53,8 @@ class PlanTables {
   Run* runs_[2] = {nullptr, nullptr};  // on the device
 };
 
-/// Enqueues the writing of `count` int32 to device memory. They travel as parameters of kernels, so
-/// `from` may be freed at once and a captured graph repeats them.
+/// Enqueues kernels that write `count` int32 to device memory. The values are kernel parameters, so
+/// that `from` may be freed at once and a captured graph contains them.
 Status upload(const CallSite& at, const int32_t* from, int64_t count, int32_t* to);
 
 /// Call::run, once the tables of the call's plans have been filled.

@@ -1,4 +1,4 @@
-// Where the tokens of a tile lie, in their order, gathered by a CTA. Device-only.
+// Computes where the tokens of a tile lie in the sequence. Device-only.
 #pragma once
 
 #include "src/cuda/plan/plan.h"
@@ -7,10 +7,10 @@ namespace vsa::cuda {
 
 inline constexpr int kMaxTileRows = 256;
 
-/// Writes the positions of the tile's valid tokens, in slot order, to `positions` (shared memory,
-/// kMaxTileRows) and, if the plan has them, those of its padding rows after them. Ends with a
-/// barrier.
-/// @return rows with padding; the first tile_len[tile] of them are tokens
+/// Writes the positions of the tile's tokens, in tile order, and after them those of its padding
+/// rows if the plan has any, to `positions` in shared memory (kMaxTileRows). All threads of the CTA
+/// call it; it ends with __syncthreads.
+/// @return the number of rows, of which the first tile_len[tile] are tokens and the rest padding
 __device__ __forceinline__ int tile_positions(const PlanTable& plan, int tile, int32_t* positions) {
   int begin = 0;
   for (int s = 0; s < plan.shape.blocks_per_tile; ++s) {

@@ -1,5 +1,5 @@
-// Passes over the tokens of a tile, 16 bytes of a row a thread. Heads are neighbours in the grid,
-// as they are in memory. Device-only.
+// What kernels share that process the tokens of a tile of one head, 16 bytes of a row in each
+// thread. Device-only.
 #pragma once
 
 #include "src/cuda/plan/tile_positions.h"
@@ -11,7 +11,8 @@ namespace vsa::cuda {
 
 inline constexpr int kElements = 8;
 
-/// What a CTA works on. grid: x tiles * heads, heads fastest; y batch
+/// The tile and the head of a CTA. grid: x tiles * heads, y batch. Heads vary fastest, as they are
+/// neighbours in memory.
 struct Place {
   int tile, head;
   __device__ explicit Place(int num_heads)
@@ -45,14 +46,14 @@ struct Piece {
   }
 };
 
-/// The pieces of one token that all outputs are made of.
+/// Loads and stores of this thread's piece of one token, in several tensors.
 template <class T>
 class Token {
  public:
   __device__ __forceinline__ Token(const Place& place, int64_t position, int column)
       : place_(place), position_(position), column_(column) {}
 
-  /// Zeros where there is no tensor.
+  /// Returns zeros if the tensor is absent.
   __device__ __forceinline__ uint4 load(const ConstRows& rows) const {
     if (rows.data == nullptr) return {};
     const T* from = static_cast<const T*>(rows.data) + place_.offset(rows, position_) + column_;
@@ -70,7 +71,7 @@ class Token {
   int column_;
 };
 
-/// One CTA a tile of a head.
+/// The launch of a kernel with one CTA for each tile of each head.
 template <class Params>
 LaunchShape shape_of_tiles(const Params& params, int64_t batch, int threads) {
   const int64_t tiles = int64_t{params.plan.shape.num_tiles} * params.num_heads;

@@ -1,5 +1,11 @@
-// pool: means of tiles, of up to three tensors in one launch. Each token is read once, 16 bytes a
-// thread, in whatever order the caller has it.
+// pool: the mean of the tokens of each tile, for up to three tensors in one launch.
+//
+//   x in the caller's layout -> sums in registers -> groups added in shared memory -> / tile_len
+//
+// A CTA processes one tile of some heads; a thread has 8 adjacent elements (16 bytes) of one head
+// and reads them of every token of its group. The two groups of threads have one half of the tokens
+// each, so that the last CTAs end sooner. Shared memory: positions of the tokens 1 KiB, partial
+// sums 8 KiB. Barriers: __syncthreads after the positions and after the partial sums.
 #include <algorithm>
 
 #include "src/cuda/plan/tile_positions.h"
@@ -12,13 +18,12 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kMaxThreads = 256;
-constexpr int kElements = 8;   // of a thread: 16 bytes
+constexpr int kElements = 8;   // of a thread, 16 bytes
 constexpr int kInFlight = 16;  // loads of a thread before the first use
-// Two CTAs a multiprocessor are enough, and ptxas has to hear that: left alone it saves registers
-// by using each load before it issues the next but one.
+// Two CTAs on a multiprocessor suffice, and ptxas must be told: otherwise it saves registers by
+// using each load before it issues the next but one.
 constexpr int kCtas = 2;
-// Halves of a tile's tokens, each added up by threads of its own: the last CTAs end sooner.
-constexpr int kGroups = 2;
+constexpr int kGroups = 2;  // of threads, which add up one half of the tokens each
 
 template <class T>
 __device__ __forceinline__ void add(const uint4& raw, float (&sum)[kElements]) {
@@ -31,8 +36,8 @@ __device__ __forceinline__ void add(const uint4& raw, float (&sum)[kElements]) {
   }
 }
 
-/// Means of the pieces of a tile, 8 elements each; every group of threads adds up its share of the
-/// tokens. grid: x tiles of all tensors one after the other, y pieces of heads * head_dim, z batch
+/// grid: x tiles of all tensors one after the other, y pieces of 8 of the heads * head_dim elements
+/// of a token / threads of a group, z batch
 template <class T>
 __global__ void __launch_bounds__(kMaxThreads, kCtas)
     pool_kernel(const __grid_constant__ PoolParams params) {
@@ -100,7 +105,7 @@ Status run_pool(const CallSite& at, const PoolParams& params, DType dtype, int64
     heads = std::max<int64_t>(heads, params.part[i].num_heads);
   }
   const int64_t pieces = heads * params.head_dim / kElements;
-  // As many threads as share the pieces evenly, whole warps of them.
+  // As many threads as divide the pieces evenly among the CTAs, rounded up to whole warps.
   constexpr int64_t kMaxWidth = kMaxThreads / kGroups;
   constexpr int64_t kMultiple = 32 / kGroups;
   const int64_t ctas = (pieces + kMaxWidth - 1) / kMaxWidth;

@@ -1,4 +1,4 @@
-// Kernels of pool and its gradient, and their parameters. Host-only.
+// The kernels of pool and pool_backward, and their parameters. Host-only.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace vsa::cuda {
 
-/// One tensor and where its means go.
+/// One tensor and its means.
 struct PoolPart {
   ConstRows x;  // bf16 or f16
   PlanTable plan;
@@ -20,7 +20,7 @@ struct PoolParams {
   int32_t num_parts = 0;
   int32_t head_dim = 0;  // 64 or 128
 
-  /// One more tensor, at most three, all of one head_dim.
+  /// Adds a tensor. At most three; all have the same head_dim.
   void add(const ConstTensor& x, const PlanTable& plan, const Tensor& pooled) {
     part[num_parts++] = {.x = rows_of(x),
                          .plan = plan,
@@ -29,7 +29,7 @@ struct PoolParams {
     head_dim = static_cast<int32_t>(x.shape[3]);
   }
 };
-/// Enqueues the means of all parts, if there are any.
+/// Enqueues the kernel that computes the means of all parts, if there are any.
 Status run_pool(const CallSite& at, const PoolParams& params, DType dtype, int64_t batch);
 
 struct PoolBackwardParams {
@@ -39,11 +39,11 @@ struct PoolBackwardParams {
   int32_t num_heads = 0;
   int32_t head_dim = 0;  // 64 or 128
 };
-/// dx = dpooled / tile_len; padding rows 0.
+/// Enqueues the kernel: dx = dpooled / tile_len of the token's tile; padding rows become 0.
 Status run_pool_backward(const CallSite& at, const PoolBackwardParams& params, DType dtype,
                          int64_t batch);
 
-/// The gradient of pool with respect to dx, on tables of its plan.
+/// Enqueues pool_backward with the tables of a plan.
 /// @param dpooled  may be empty: zeros
 Status enqueue_pool_backward(const CallSite& at, const ConstTensor& dpooled, const PlanTable& plan,
                              const Tensor& dx);

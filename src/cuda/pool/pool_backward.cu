@@ -1,4 +1,9 @@
-// pool_backward: one CTA a tile of a head.
+// pool_backward: the gradient of a tile's mean, divided by tile_len, for each of its tokens.
+//
+//   dpooled of the tile / tile_len -> registers -> dx of every token of the tile; 0 in padding rows
+//
+// A CTA processes one tile of one head; a thread stores 8 adjacent elements (16 bytes) of every
+// kThreads / (head_dim / 8)-th row. Shared memory: positions of the tokens, 1 KiB.
 #include "src/cuda/plan/token_pieces.h"
 #include "src/cuda/pool/pool.h"
 

@@ -1,9 +1,15 @@
-// select: exactly the k best of each row, ascending, by (score descending, index ascending).
+// select: writes the indices of exactly the k best kv tiles of each row of scores, ascending; the
+// best are those first by (score descending, index ascending).
 //
-// One warp a row finds the k-th largest key, then keeps, in index order, all keys above it and the
-// first of those equal to it. A row of up to 2048 tiles is held in registers, and the key found bit
-// by bit; a longer one is read again for each 8 bits (radix select, counts in shared memory).
-// Counts are integers, so nothing depends on the order of the atomics.
+//   scores -> keys: integers in the order of the scores (select_key.h); forced columns are largest
+//          -> the k-th largest key (find_threshold)
+//          -> larger keys and the first of the equal ones, in index order (write_row)
+//          -> index, count of the look-up table
+//
+// Each warp processes one row, 8 warps in a CTA, which do not cooperate. A row of up to 2048 tiles
+// is held in registers, and the k-th key is found bit by bit. A longer row is read from memory
+// again for every 8 bits of the key (radix select) with 8 KiB of counts in shared memory, 1 KiB for
+// each warp. Counts are integers, so the result does not depend on the order of the atomics.
 #include <algorithm>
 
 #include "src/cuda/select/select.h"
@@ -22,7 +28,7 @@ __device__ __forceinline__ bool bit_of(const uint32_t* bits, int i) {
   return bits != nullptr && (bits[i / 32] >> (i % 32) & 1U) != 0;
 }
 
-/// A row of scores in memory.
+/// A row of scores in global memory.
 struct Row {
   const float* scores;
   const uint32_t* forced;
@@ -33,13 +39,13 @@ struct Row {
   }
 };
 
-/// What a row keeps: larger keys than `key`, and those equal to it up to column `last`.
+/// What a row keeps: keys larger than `key`, and keys equal to it up to column `last`.
 struct Threshold {
   uint32_t key;
   int last;
 };
 
-/// The column of the n-th key, in index order, that equals `key`.
+/// The column of the n-th key in index order that equals `key`, n from 1 on.
 template <class KeyRow>
 __device__ __forceinline__ int column_of_equal(KeyRow& row, uint32_t key, int n) {
   int column = 0;
@@ -55,7 +61,7 @@ __device__ __forceinline__ int column_of_equal(KeyRow& row, uint32_t key, int n)
   return column;
 }
 
-/// Every key is read from memory whenever it is asked for.
+/// A row of any length, whose keys are read from global memory in every pass.
 class LongRow {
  public:
   __device__ __forceinline__ LongRow(const Row& row, uint32_t* bins) : row_(row), bins_(bins) {}
@@ -84,8 +90,8 @@ class LongRow {
         if (candidate) atomicAdd(&bins_[key >> shift & 255U], 1U);
       }
       __syncwarp();
-      // Lane l counts bins 255 - 8 l down to 248 - 8 l: the first lane to reach of_equal has the
-      // bin.
+      // Lane l adds up bins 255 - 8 l down to 248 - 8 l. The first lane whose running sum reaches
+      // of_equal has the bin of the k-th key.
       const int top = kBins - 1 - lane * 8;
       int mine = 0;
       for (int i = 0; i < 8; ++i) mine += static_cast<int>(bins_[top - i]);
@@ -112,12 +118,13 @@ class LongRow {
   uint32_t* bins_;
 };
 
-/// At most 32 kRegisters keys, read once.
+/// A row of at most 32 * kRegisters keys, which are read once and held in registers.
 template <int kRegisters>
 class ShortRow {
  public:
   __device__ __forceinline__ explicit ShortRow(const Row& row) : size_(row.size) {
-    // All loads are on their way before the first is used. NaN has the key 0.
+    // All loads are issued before the first result is used. Columns beyond the end get a NaN, whose
+    // key is 0.
     constexpr uint32_t kNan = ~0U;
     for_each(
         [&](int j, uint32_t& key) { key = j < size_ ? __float_as_uint(row.scores[j]) : kNan; });
@@ -137,8 +144,8 @@ class ShortRow {
     for (int r = 0; r < kRegisters; ++r) visit(r * 32 + lane, keys_[r]);
   }
 
-  /// The k-th largest key is the largest that k keys reach. What fills up the registers is 0, which
-  /// is never counted.
+  /// The k-th largest key is the largest number that at least k keys reach; its bits are found from
+  /// the highest on. The keys of columns beyond the end are 0, which is never counted.
   __device__ __forceinline__ Threshold find_threshold(int k) {
     uint32_t most = 0;
     for_each([&](int, uint32_t key) { most = max(most, key); });
@@ -150,14 +157,15 @@ class ShortRow {
       if (key > most) continue;
       const int count = count_from(key);
       if (count >= k) found = key;
-      if (count == k) return {found, size_};  // those that reach it, however many equal it
+      if (count == k) return {found, size_};  // exactly the keys from `found` on are kept
     }
     return {found, column_of_equal(*this, found, k - count_from(found + 1))};
   }
 
  private:
-  /// Keys of the row that are >= key, key > 0: those to which its complement adds with a carry.
-  /// Left alone the compiler takes three instructions a key, one after the other.
+  /// The number of keys >= key, for key > 0: adding -key to such a key sets the carry flag, which
+  /// is then added to the count. Without the inline PTX the compiler uses three dependent
+  /// instructions for each key instead of two.
   __device__ __forceinline__ int count_from(uint32_t key) {
     const uint32_t complement = 0U - key;
     uint32_t counts[4] = {};
@@ -175,7 +183,7 @@ class ShortRow {
   uint32_t keys_[kRegisters];
 };
 
-/// Writes what the row keeps, ascending, and -1 up to the pitch.
+/// Writes the indices of the kept columns, ascending, then -1 up to the pitch, and their number.
 template <class KeyRow>
 __device__ __forceinline__ void write_row(KeyRow& row, const Threshold& threshold, const Lut& lut,
                                           int64_t row_idx) {
@@ -193,9 +201,9 @@ __device__ __forceinline__ void write_row(KeyRow& row, const Threshold& threshol
   if (lane == 0) lut.count[row_idx] = count;
 }
 
-/// Registers of a thread beside those for keys.
+/// Registers of a thread in addition to those for keys.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr int kOtherRegisters = 66;  // fewer spill there
+constexpr int kOtherRegisters = 66;  // with fewer, registers spill
 #else
 constexpr int kOtherRegisters = 32;
 #endif
@@ -203,7 +211,7 @@ constexpr int ctas_of(int registers) {
   return 65536 / (kWarps * 32) / (std::max(registers, 16) + kOtherRegisters);
 }
 
-/// kRegisters: of a lane for keys; 0: none.
+/// @tparam kRegisters  of a lane for keys; 0: LongRow
 template <int kRegisters>
 __global__ void __launch_bounds__(kWarps * 32, ctas_of(kRegisters))
     select_kernel(const __grid_constant__ SelectParams p) {
@@ -220,7 +228,7 @@ __global__ void __launch_bounds__(kWarps * 32, ctas_of(kRegisters))
                    p.forced, p.num_kv_tiles};
   const bool dense = p.num_kept >= p.num_kv_tiles || bit_of(p.dense, static_cast<int>(i));
   const auto select = [&](auto row) {
-    const Threshold all{0, p.num_kv_tiles - 1};  // columns beyond it have the key 0
+    const Threshold all{0, p.num_kv_tiles - 1};  // columns beyond the end have the key 0
     write_row(row, dense ? all : row.find_threshold(p.num_kept), p.lut, row_idx);
   };
   if constexpr (kRegisters == 0) {
@@ -229,11 +237,11 @@ __global__ void __launch_bounds__(kWarps * 32, ctas_of(kRegisters))
   } else {
     select(ShortRow<kRegisters>(memory));
   }
-  // Who waits for this kernel waits for the one beside it, too.
+  // A kernel that waits for this one must also wait for the one that runs at the same time.
   if (p.beside_coarse_out) pdl_wait_and_trigger();
 }
 
-/// One warp a row.
+/// Copies a look-up table to another pitch, one warp for each row.
 __global__ void __launch_bounds__(kWarps * 32)
     copy_lut_kernel(const __grid_constant__ ConstLut from, const __grid_constant__ Lut to) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;

@@ -18,12 +18,12 @@ struct SelectParams {
   Lut lut;
   int32_t num_kv_tiles = 0;
   int32_t num_kept = 0;  // of a row that is not dense, forced columns included
-  /// The kernel before it on the stream is coarse_out_kernel, which neither writes what select
-  /// reads nor reads what it writes: both run at the same time.
+  /// The previous kernel on the stream is coarse_out_kernel, which neither writes what select reads
+  /// nor reads what select writes: both run at the same time.
   bool beside_coarse_out = false;
 };
 
-/// SelectOptions on the device: their lists as bits.
+/// SelectOptions on the device, their lists as bit masks.
 class SelectRules {
  public:
   SelectRules(Carver& workspace, const SelectOptions& options, int64_t num_q_tiles,

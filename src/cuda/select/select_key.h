@@ -1,4 +1,5 @@
-// The order of scores as an order of integers. Host and device, so that tests check it on the host.
+// Maps scores to integers that have the same order. Host and device, so that tests check it on the
+// host.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,10 @@ namespace vsa::cuda {
 
 inline constexpr uint32_t kForcedKey = ~0U;  // above every score
 
-/// Larger for what ranks higher: -0 equals +0, NaN (any) ranks below -inf.
-/// @param bits  of the float
+/// The key of a score: larger keys rank higher. -0 equals +0, and any NaN ranks below -inf.
+/// @param bits  the bits of the float
 VSA_HOST_DEVICE uint32_t select_key(uint32_t bits) {
-  // Without branches: a row's keys are made side by side.
+  // Without branches, so that the keys of a row are computed in parallel.
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
   const uint32_t is_negative = magnitude != 0 ? bits >> 31 : 0;
   const uint32_t key = (magnitude | 0x80000000U) ^ (0U - is_negative);

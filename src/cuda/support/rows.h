@@ -1,4 +1,4 @@
-// A tensor as kernels address it. Host-only to make, device to use.
+// A tensor as kernels address it. rows_of is host-only; the structs are used on host and device.
 #pragma once
 
 #include <cstdint>

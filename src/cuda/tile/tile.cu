@@ -1,4 +1,10 @@
-// tile and untile: one CTA a tile, 16 bytes of a row a thread.
+// tile and untile: copy tokens from the caller's order to tile order, and back.
+//
+//   tile     x[position of each token] -> tiled[place in the tile]; padding places 0
+//   untile   tiled[place in the tile] -> x[position of each token]; padding positions 0
+//
+// A CTA processes one tile of one head; a thread copies 16 bytes of a row. Shared memory: positions
+// of the tokens, 1 KiB.
 #include "src/cuda/plan/tile_positions.h"
 #include "src/cuda/tile/tile.h"
 
@@ -14,7 +20,7 @@ __device__ __forceinline__ int64_t head_offset(const AnyRows& rows) {
   return blockIdx.z * rows.batch + blockIdx.y * rows.head;
 }
 
-/// Copies rows as 16-byte pieces, whatever the 16-bit type. A slot is a place in tile order.
+/// Copies rows in pieces of 16 bytes, of any 16-bit type. `slot` is a place in tile order.
 template <bool kToTileOrder>
 __global__ void __launch_bounds__(kThreads)
     reorder_kernel(const __grid_constant__ ReorderParams p) {

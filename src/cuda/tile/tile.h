@@ -1,4 +1,4 @@
-// Kernels of tile and untile. Host-only.
+// The kernels of tile and untile, and their parameters. Host-only.
 #pragma once
 
 #include "src/cuda/plan/plan.h"
@@ -13,9 +13,9 @@ struct ReorderParams {
   int32_t num_heads = 0;
   int32_t head_dim = 0;
 };
-/// Into tile order; padding slots 0.
+/// Enqueues the copy to tile order; padding places become 0.
 Status run_tile(const CallSite& at, const ReorderParams& params, int64_t batch);
-/// Back from tile order; padding positions 0.
+/// Enqueues the copy back from tile order; padding positions become 0.
 Status run_untile(const CallSite& at, const ReorderParams& params, int64_t batch);
 
 }  // namespace vsa::cuda
