@@ -120,7 +120,7 @@ while [ $# -gt 0 ]; do
       cases='*GpuStages.*/D64_edges:*GpuAttention.*/D64_edges:*GpuNormRopePool.*/D64_edges'
       cases=$cases:'*GpuBackward*/D64_edges:*GpuBackward*/D128_packed:GpuLutT.*'
       cases=$cases:'*GpuStages.Fine/D128_edges:*GpuStages.Fine/D128_T2x8x8:*GpuStages.*/D128_packed'
-      cases=$cases:'*GpuDealtOut*/D64_edges:*GpuDealtOut*/D128_edges:*GpuDealtOut*/D128_T2x8x8:*GpuDealtOut*/D128_packed'
+      cases=$cases:'*GpuDistribution*/D64_edges:*GpuDistribution*/D128_edges:*GpuDistribution*/D128_T2x8x8:*GpuDistribution*/D128_packed'
       pids=()
       for tool in memcheck racecheck synccheck initcheck; do
         ours timeout -s KILL 150 compute-sanitizer --tool "$tool" --error-exitcode 9 "$here/gpu_tests" \

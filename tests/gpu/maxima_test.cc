@@ -1,6 +1,6 @@
-// The fine kernel makes probabilities before it knows the maxima of their scores, and makes them
-// again where these grew too much (sm90/fine_probabilities.h): right for every way in which maxima
-// grow, and the same bits whatever else there is.
+// The forward fine kernel computes probabilities before it knows the maxima of their scores, and
+// recomputes them where the maxima grew too much (sm90/fine_recompute.h). The result is correct for
+// every way in which maxima grow, and its bits do not depend on other rows.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// Which query tiles share a schedule, and who computes it.
+// Which query tiles share a schedule, and that the result does not depend on which CTA computes it.
 #include <algorithm>
 #include <tuple>
 #include <vector>
@@ -24,7 +24,7 @@ std::vector<cuda::ScheduleHead> schedule_heads(const TilePlan& q_plan, const Til
     const auto stream = static_cast<cudaStream_t>(c.stream);
     cuda::Carver workspace(c);
     const cuda::PlanTables plans("schedule", workspace, &q_plan, &kv_plan);
-    const cuda::Schedule schedule(workspace, plans, lut.dims, cuda::PairBy::kMostInCommon);
+    const cuda::Schedule schedule(workspace, plans, lut.dims, cuda::PairBy::kSharedTiles);
     if (workspace.answers_query()) return Status();
     throw_if_error(plans.build(call_site("schedule", c)));
     throw_if_error(schedule.build(call_site("schedule", c), plans, table.view()));
@@ -115,7 +115,7 @@ TEST(GpuSchedule, PairsBestFirst) {
           ASSERT_EQ(got.q_block[0], want.first);
           ASSERT_EQ(got.q_block[1], want.second);
           EXPECT_EQ(got.num_common, want.common);
-          EXPECT_EQ(got.num_own[0],
+          EXPECT_EQ(got.num_exclusive[0],
                     std::ssize(lut_row(table.view(), 0, h, want.first)) - want.common);
         }
       }
@@ -137,7 +137,7 @@ TEST(GpuSchedule, PairsTilesOfOneList) {
     EXPECT_EQ(head.q_block[0], i % 32);
     EXPECT_EQ(head.q_block[1], i % 32 + 32);
     EXPECT_EQ(head.num_common, 1) << "two tokens share a step";
-    EXPECT_EQ(head.num_own[0] + head.num_own[1], 0);
+    EXPECT_EQ(head.num_exclusive[0] + head.num_exclusive[1], 0);
   }
 }
 
@@ -157,15 +157,15 @@ TEST(GpuSchedule, NeighboursWhereBestFirstIsWorse) {
   }
 }
 
-// --- who takes what: pairs, single halves, all in one CTA, one in each
+// --- distribution of units: pairs, single halves, all in one CTA, one in each
 
-/// out and lse of one schedule, dealt out for so many multiprocessors.
-struct DealtOut {
+/// out and lse, computed with units as on a device of num_sms multiprocessors.
+struct Distributed {
   int num_sms;
   FineResult result;
 };
-std::vector<DealtOut> deal_out(const Qkv& in, const ConstLut& lut, const Gate& gate_coarse,
-                               const std::vector<int>& nums_of_sms) {
+std::vector<Distributed> distribute(const Qkv& in, const ConstLut& lut, const Gate& gate_coarse,
+                                    const std::vector<int>& nums_of_sms) {
   const auto& [batch, num_heads, seq_len, head_dim] = in.q.dims();
   const DeviceTensor q(in.q.view());
   const DeviceTensor k(in.k.view());
@@ -175,7 +175,7 @@ std::vector<DealtOut> deal_out(const Qkv& in, const ConstLut& lut, const Gate& g
   const TestTensor coarse =
       normal_tensor(DType::kF32, {batch, num_heads, in.q_plan.num_tiles(), head_dim}, 9);
   const DeviceTensor coarse_out(coarse.view());
-  std::vector<DealtOut> all;
+  std::vector<Distributed> all;
   for (const int num_sms : nums_of_sms) {
     Output out(in.q.dtype(), in.q.dims(), in.q.order());
     Output lse(DType::kF32, {batch, num_heads, seq_len, 1}, in.q.order());
@@ -210,28 +210,28 @@ std::vector<DealtOut> deal_out(const Qkv& in, const ConstLut& lut, const Gate& g
   return all;
 }
 
-class GpuDealtOut : public testing::TestWithParam<GpuCase> {};
-INSTANTIATE_TEST_SUITE_P(Cases, GpuDealtOut, testing::ValuesIn(gpu_cases()),
+class GpuDistribution : public testing::TestWithParam<GpuCase> {};
+INSTANTIATE_TEST_SUITE_P(Cases, GpuDistribution, testing::ValuesIn(gpu_cases()),
                          [](const auto& c) { return c.param.name; });
 
-/// On one multiprocessor all pairs of head_dim 128 are whole; on two as well, if their number is
-/// even; on many all are single halves; between, some are.
-TEST_P(GpuDealtOut, TheSameBitsOnAnyNumberOfMultiprocessors) {
+/// At head_dim 128 all items are pairs on one multiprocessor, and on two if their number is even;
+/// on many all are split into single halves; in between, some are.
+TEST_P(GpuDistribution, TheSameBitsOnAnyNumberOfMultiprocessors) {
   VSA_NEEDS_GPU;
   const GpuCase& c = GetParam();
   for (const DType dtype : kTokenDtypes) {
     SCOPED_TRACE(name(dtype));
     const Qkv in = make_qkv(dtype, c.heads, c.q_plan, c.kv_plan, 1, c.order);
     const LutBuffer table = random_lut(c.heads, c.q_plan.num_tiles(), c.kv_plan.num_tiles(), 2);
-    const auto all = deal_out(in, table.view(), Gate::zero(), {1, 2, 3, 7, 132});
+    const auto all = distribute(in, table.view(), Gate::zero(), {1, 2, 3, 7, 132});
     expect_fine(all[0].result, in, table.view());
-    for (const DealtOut& one : all) {
+    for (const Distributed& one : all) {
       EXPECT_TRUE(same_bits(one.result.out, all[0].result.out)) << one.num_sms;
       EXPECT_TRUE(same_bits(one.result.lse, all[0].result.lse)) << one.num_sms;
     }
     const TestTensor gate = normal_tensor(dtype, in.q.dims(), 5, c.order);
-    const auto gated = deal_out(in, table.view(), Gate::tensor(gate.view()), {1, 3, 132});
-    for (const DealtOut& one : gated) {
+    const auto gated = distribute(in, table.view(), Gate::tensor(gate.view()), {1, 3, 132});
+    for (const Distributed& one : gated) {
       EXPECT_TRUE(same_bits(one.result.out, gated[0].result.out)) << one.num_sms;
     }
   }

@@ -1,4 +1,9 @@
-// Gathers lse and delta of every block of queries: one thread a row.
+// Gathers the lse and delta of every query block from the caller's order into the order of the
+// block's rows, for the backward fine kernels.
+//
+//   lse, delta [batch, heads, tokens] -> [batch * heads, blocks, 64]: -lse * log2(e), delta
+//
+// One thread for each row of a block, 4 blocks in a CTA; no shared memory.
 #include "src/cuda/fine/query_statistics.h"
 #include "src/cuda/support/launch.h"
 

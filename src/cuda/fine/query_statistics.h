@@ -1,4 +1,4 @@
-// What backward knows of the queries of a block beside q and dout. Host and device.
+// Statistics of the queries of a block that the backward fine kernels need. Host and device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,15 +13,16 @@
 
 namespace vsa::cuda {
 
-/// In the order of the block's rows, so that one copy brings them; rows without a token, and
-/// queries without a key, have kZeroExponent: their probabilities are 0.
+/// The statistics of one block, in the order of its rows, so that a bulk copy loads them. Rows
+/// without a token, and queries without a key, have kZeroExponent, which makes their probabilities
+/// 0.
 struct alignas(16) QueryStatistics {
   static constexpr float kZeroExponent = kMinusInfinity;
   float minus_lse_log2[kBlockTokens];  // -lse * log2(e)
   float delta[kBlockTokens];           // sum over d of fine_out * dout
 
-  /// Of a block without a token.
-  VSA_HOST_DEVICE static constexpr QueryStatistics of_nothing() {
+  /// The statistics of a block without tokens.
+  VSA_HOST_DEVICE static constexpr QueryStatistics empty() {
     QueryStatistics statistics{};
     for (float& x : statistics.minus_lse_log2) x = kZeroExponent;
     return statistics;
@@ -38,7 +39,7 @@ struct QueryStatisticsParams {
   QueryStatistics* to;
 };
 
-/// Enqueues the gathering from the caller's order.
+/// Enqueues the kernel that gathers the statistics of all blocks.
 Status run_query_statistics(const CallSite& at, const QueryStatisticsParams& params);
 
 }  // namespace vsa::cuda

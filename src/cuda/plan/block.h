@@ -1,10 +1,9 @@
-// Blocks: the cuboids of at most 64 tokens that kernels work on, and where their tokens lie.
-// Host and device; no CUDA header needed, so tests check it on the host.
+// Blocks: the groups of at most 64 tokens that kernels process, and where their tokens lie in the
+// sequence. Host and device; it needs no CUDA header, so that tests run it on the host.
 //
-// A tile is cut into blocks_per_tile blocks along its slowest axes, so that the tokens of its
-// blocks one after the other are the tokens of the tile in raster order. A block is either a cuboid
-// of the video grid, cut off where the grid ends, or a run of consecutive positions (prefix
-// segments, tile order).
+// A tile is cut into blocks_per_tile blocks along its slowest axes, so that the concatenation of
+// its blocks is the tile in raster order. A block is either a cuboid of the video grid, cut off
+// where the grid ends, or a run of consecutive positions (prefix segments, tile order).
 #pragma once
 
 #include <cstdint>
@@ -19,13 +18,13 @@ namespace vsa::cuda {
 
 inline constexpr int kBlockTokens = 64;  // rows of one wgmma
 
-/// A block with its validity, packed into one 16-byte load.
+/// A block: its first token, and its extents packed so that it is one 16-byte load.
 struct alignas(16) Block {
-  int32_t w, h, f;  ///< first token; a run has its position in w and 0 in h and f
+  int32_t w, h, f;  ///< first token in the grid; a run has its position in w, and 0 in h and f
   uint32_t bits;
 
   /// A block without rows.
-  VSA_HOST_DEVICE static Block nothing() { return {0, 0, 0, pack(0, 0, kBlockTokens, 1, kRun)}; }
+  VSA_HOST_DEVICE static Block empty() { return {0, 0, 0, pack(0, 0, kBlockTokens, 1, kRun)}; }
 
   static constexpr uint32_t kRun = 8;  ///< kind of a run; 0 to 7: cuboids, see `kind`
 
@@ -35,16 +34,16 @@ struct alignas(16) Block {
   }
   /// Valid tokens, 0 to 64.
   VSA_HOST_DEVICE int len() const { return static_cast<int>(bits & 127U); }
-  /// Rows that an output has: len, or more if the rows after it are padding to be zeroed.
+  /// Rows of an output that are written: len, or more if padding rows follow that become 0.
   VSA_HOST_DEVICE int rows() const { return static_cast<int>(bits >> 7 & 127U); }
-  /// Valid extents along w and h.
+  /// Extents along w and h.
   VSA_HOST_DEVICE int nw() const { return static_cast<int>(bits >> 14 & 127U); }
   VSA_HOST_DEVICE int nh() const { return static_cast<int>(bits >> 21 & 127U); }
-  /// kRun, or which axes the grid cuts off: bit 0 w, bit 1 h, bit 2 f.
+  /// kRun, or along which axes the end of the grid cuts the cuboid off: bit 0 w, bit 1 h, bit 2 f.
   VSA_HOST_DEVICE uint32_t kind() const { return bits >> 28; }
 };
 
-/// A tile that is a run of positions.
+/// A tile that is a run of consecutive positions.
 struct Run {
   int32_t first = 0;
   int32_t len = 0;
@@ -57,8 +56,8 @@ struct PlanShape {
   int32_t num_runs = 0;
   int32_t tile_tokens = 0;
   int32_t blocks_per_tile = 1;
-  int32_t run_rows = 0;               ///< positions of a run that one block takes
-  int32_t runs_are_padded = 0;        ///< 1 in tile order: what follows a run's tokens is padding
+  int32_t run_rows = 0;               ///< positions of a run in one block
+  int32_t runs_are_padded = 0;        ///< 1 in tile order: padding follows the tokens of a run
   int32_t base = 0;                   ///< position of the video's first token
   int32_t grid[3] = {0, 0, 0};        ///< f, h, w in tokens
   int32_t tiles[3] = {0, 0, 0};       ///< f, h, w in tiles
@@ -72,7 +71,7 @@ VSA_HOST_DEVICE int32_t clamp_to(int32_t x, int32_t most) {
   return x < 0 ? 0 : (x < most ? x : most);
 }
 
-/// Block s of the tile; `run` is read only if the tile is one.
+/// Block s of the tile; `run` is read only if the tile is a run.
 VSA_HOST_DEVICE Block make_block(const PlanShape& plan, int32_t tile, int32_t s, const Run& run) {
   Block block;
   if (tile < plan.num_runs) {
@@ -108,7 +107,7 @@ VSA_HOST_DEVICE Block make_block(const PlanShape& plan, int32_t tile, int32_t s,
   return block;
 }
 
-/// Position on the sequence axis of row r of the block, r < len (or < rows of a run).
+/// Position on the sequence axis of row r of the block, where r < len (in a run r < rows).
 VSA_HOST_DEVICE int32_t position_of(const PlanShape& plan, const Block& block, int32_t r) {
   if (block.kind() == Block::kRun) return block.w + r;
   const int32_t rw = r % block.nw();

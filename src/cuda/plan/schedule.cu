@@ -1,5 +1,14 @@
-// Turns rows of a look-up table into schedules of pairs of query blocks (schedule.h): neighbours,
-// one warp a pair. The same lists give the same schedule.
+// Writes the schedules (schedule.h) of pairs of neighbouring query blocks from rows of the look-up
+// table.
+//
+//   lut rows of both query blocks -> bits in shared memory: row keeps kv tile t
+//        |                             |
+//        +---- one warp for each pair -+-> common and exclusive steps -> heads, entries
+//
+// A CTA has 8 warps, and each warp writes one schedule. Shared memory: for each warp two rows of
+// num_kv_tiles bits, and one byte for each kv block, its length; if that is more than 48 KiB, none:
+// then binary searches in the table replace the bits. __syncthreads separates filling from use.
+// The same lists give the same schedule.
 #include "src/cuda/plan/schedule_build.h"
 #include "src/cuda/plan/schedule_writer.h"
 #include "src/cuda/support/launch.h"
@@ -11,7 +20,7 @@ namespace {
 
 constexpr int kWarps = 8;
 
-/// The list with its bits, one warp.
+/// Sets the bits of a list in shared memory and returns the list with them. One warp calls it.
 __device__ __forceinline__ TileList with_bits(TileList list, uint32_t* bits,
                                               const ScheduleParams& p) {
   for (auto i = static_cast<int32_t>(threadIdx.x % 32); i < p.num_words; i += 32) bits[i] = 0;
@@ -65,12 +74,12 @@ Status Schedule::build(const CallSite& at, const PlanTables& plans, const ConstL
                         .heads = heads_,
                         .entries = entries_,
                         .entry_pitch = entry_pitch_,
-                        .num_taken = num_taken_,
+                        .queue_head = queue_head_,
                         .num_pairs = static_cast<uint32_t>(num_pairs_),
                         .num_items = static_cast<uint32_t>(num_items_),
                         .num_words = static_cast<int32_t>(num_words)};
-  if (chooses_pairs_) return run_schedule_chosen(at, params);
-  // Rows as bits and lengths of blocks, if they fit into the shared memory that needs no asking.
+  if (matches_pairs_) return run_schedule_matched(at, params);
+  // Bits and lengths, if they fit into the 48 KiB of shared memory that need no attribute.
   const int64_t smem_bytes = kWarps * 2 * num_words * static_cast<int64_t>(sizeof(uint32_t)) +
                              plans.kv().shape.num_blocks();
   const bool fits = smem_bytes <= (48 << 10);

@@ -1,13 +1,15 @@
-// The schedule of the fine kernel: for a pair of query blocks, which key blocks arrive in which
-// order. Host and device.
+// The schedule of the forward fine kernel: which key blocks a pair of query blocks fetches, and in
+// which order. Host and device.
 //
-// A pair walks three lists one after the other: the blocks that both query blocks keep, then what
-// only the first keeps beside what only the second keeps. A kernel that computes both halves at
-// once can load a common block once and use it twice. With lists of equal length both halves have
-// equally long ways.
+// A schedule is three lists of steps: first the key blocks that both query blocks keep (common),
+// then those that only the first keeps and those that only the second keeps (exclusive), which are
+// processed at the same time. A kernel that computes both halves of the pair together can load a
+// common block once for both.
 //
-// A step is 64 rows of shared memory: one full block, or several short ones (from the far edges of
-// the grid) each at a multiple of 8 rows, so that padding costs next to nothing.
+//   first keeps A B C D, second keeps B C E F  ->  common B C | only first A D | only second E F
+//
+// A step is 64 rows of shared memory: one full block, or several partial blocks (from the far edges
+// of the grid), each at a multiple of 8 rows, so that partial blocks waste little.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +18,8 @@
 
 namespace vsa::cuda {
 
-/// One key block of a step, packed: block index, row offset / 8, whether the step ends here.
+/// One key block of a step, packed: 28 bits block index, 3 bits row offset / 8, 1 bit whether it is
+/// the last block of its step.
 struct ScheduleEntry {
   static constexpr uint32_t kMaxBlocks = 1U << 28;
   VSA_HOST_DEVICE static uint32_t pack(int32_t block, int32_t row) {
@@ -31,23 +34,21 @@ struct ScheduleEntry {
   }
 };
 
-/// The head of a pair's schedule: steps of the three lists, where the entries of the second and
-/// third begin and those of the third end (those of the first begin at 0), and whether any step may
-/// have rows without a token.
+/// The head of a pair's schedule. The entries of the common list begin at 0.
 struct alignas(16) ScheduleHead {
-  int32_t num_common = 0;
-  int32_t num_own[2] = {0, 0};
-  int32_t begin_own[2] = {0, 0};
-  int32_t end = 0;
-  int32_t has_short = 0;
-  int32_t q_block[2] = {0, 0};  ///< of each half; -1: there is none
+  int32_t num_common = 0;               ///< steps of the common list
+  int32_t num_exclusive[2] = {0, 0};    ///< steps that only half i reads
+  int32_t begin_exclusive[2] = {0, 0};  ///< first entry of these
+  int32_t end = 0;                      ///< number of entries
+  int32_t has_partial = 0;              ///< whether a step may have rows without a token
+  int32_t q_block[2] = {0, 0};          ///< query block of half i; -1: there is none
   int32_t unused[3] = {0, 0, 0};
 };
 
-/// Packs short blocks into steps of 64 rows in their order. Feed it each block; it says where the
-/// block goes and whether a new step began before it.
+/// Packs partial blocks into steps of 64 rows, in their order. place() is called for each block and
+/// returns its first row and whether it opens a new step.
 struct StepPacker {
-  int32_t row = kBlockTokens;  ///< next free row; 64: no step is open
+  int32_t row = kBlockTokens;  ///< next free row of the open step; 64: it is full, or none is open
   int32_t num_steps = 0;
 
   struct Place {
@@ -67,7 +68,7 @@ struct StepPacker {
   }
 };
 
-/// Rows of a step that hold a token, as bits, given one of its blocks.
+/// The rows of a step in which a block at `row` with `len` tokens has tokens, as a mask.
 VSA_HOST_DEVICE uint64_t row_bits(int32_t row, int32_t len) {
   return (len >= kBlockTokens ? ~uint64_t{0} : (uint64_t{1} << len) - 1) << row;
 }

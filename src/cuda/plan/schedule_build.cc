@@ -11,19 +11,21 @@ Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& di
   const PlanShape& kv = plans.kv().shape;
   num_pairs_ = (int64_t{q.num_blocks()} + 1) / 2;
   num_items_ = product(dims.batch, dims.num_heads, num_pairs_);
-  // Blocks of two rows; of one where both blocks of a pair are of one tile. Tables are not checked
-  // on the device, so this holds for any content.
+  // Room for all blocks of two rows of the table, or of one row where both blocks of a pair are of
+  // one tile. The contents of the table are not checked on the device; this suffices for any of
+  // them.
   const int64_t rows = q.blocks_per_tile % 2 == 0 ? 1 : 2;
   entry_pitch_ = product(rows, dims.pitch, kv.blocks_per_tile);
   heads_ = workspace.take<ScheduleHead>(num_items_);
-  num_taken_ = workspace.take<int32_t>(1);
+  queue_head_ = workspace.take<int32_t>(1);
   entries_ = workspace.take<uint32_t>(num_items_, entry_pitch_);
-  chooses_pairs_ = pair_by == PairBy::kMostInCommon && q.blocks_per_tile == 1 &&
-                   can_choose_pairs(kv.num_tiles, kv.num_blocks());
+  matches_pairs_ = pair_by == PairBy::kSharedTiles && q.blocks_per_tile == 1 &&
+                   can_match_pairs(kv.num_tiles, kv.num_blocks());
 }
 
 Status Schedule::status(std::string_view operation) const {
-  // The fine kernel counts halves in 32 bits, and goes on twice beyond the last.
+  // The forward fine kernel counts halves in 32 bits, two for each pair, and the counter passes the
+  // last one by up to two rounds of units.
   constexpr int64_t kMost = int64_t{1} << 29;
   if (num_items_ < kMost) return {};
   return unsupported(fmt::format(

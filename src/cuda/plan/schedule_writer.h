@@ -1,5 +1,6 @@
-// How a warp writes the schedule of a pair of query blocks (schedule.h) from two rows of a look-up
-// table: ballots for the order, rows as bits for what both keep. Device-only.
+// How one warp writes the schedule of a pair of query blocks (schedule.h) from two rows of the
+// look-up table. Lanes read 32 entries at a time; ballots give each entry its place, so that the
+// order is that of the table; bits in shared memory tell which tiles both rows keep. Device-only.
 #pragma once
 
 #include "src/cuda/plan/schedule_build.h"
@@ -7,11 +8,12 @@
 
 namespace vsa::cuda {
 
-/// A row of the table, clipped to what is in range.
+/// A row of the look-up table; its count is clipped to the pitch.
 struct TileList {
   const int32_t* index = nullptr;
   int32_t count = 0;
-  const uint32_t* bits = nullptr;  ///< bit t of word t / 32: the row keeps tile t; null: no room
+  /// Bit t of word t / 32: the row keeps tile t; null: search in `index`.
+  const uint32_t* bits = nullptr;
 };
 
 __device__ __forceinline__ TileList row_of(const ScheduleParams& p, int64_t head_idx,
@@ -21,7 +23,7 @@ __device__ __forceinline__ TileList row_of(const ScheduleParams& p, int64_t head
           clamp_to(p.lut.count[row], static_cast<int32_t>(p.lut.dims.pitch))};
 }
 
-/// Sets a bit for each tile of a list, kThreads neighbouring threads. The words are 0 before.
+/// Sets a bit for each tile of a list. kThreads neighbouring threads call it; the words must be 0.
 template <int kThreads>
 __device__ __forceinline__ void set_bits(const TileList& list, uint32_t* bits,
                                          const ScheduleParams& p) {
@@ -40,7 +42,7 @@ __device__ __forceinline__ void set_bits(const TileList& list, uint32_t* bits,
   }
 }
 
-/// Copies the lengths of kv blocks; all threads of the CTA.
+/// Copies the lengths of all kv blocks to shared memory. All threads of the CTA call it.
 __device__ __forceinline__ void load_lens(const ScheduleParams& p, uint8_t* lens) {
   for (auto i = static_cast<int32_t>(threadIdx.x); i < p.kv.shape.num_blocks();
        i += static_cast<int32_t>(blockDim.x)) {
@@ -48,7 +50,7 @@ __device__ __forceinline__ void load_lens(const ScheduleParams& p, uint8_t* lens
   }
 }
 
-/// tile: in range
+/// Whether the list has the tile, which must be in range.
 __device__ __forceinline__ bool contains(const TileList& list, int32_t tile) {
   if (list.bits != nullptr) return (list.bits[tile / 32] >> (tile % 32) & 1U) != 0;
   int32_t low = 0;
@@ -64,26 +66,28 @@ __device__ __forceinline__ bool contains(const TileList& list, int32_t tile) {
   return low < list.count && list.index[low] == tile;
 }
 
-/// Which tiles of a list are meant.
+/// Which tiles of a list are written: all, those also in another list, or those not in it.
 enum class Which { kAllTiles, kAlsoIn, kNotIn };
 
-/// Writes the steps of the tiles of `list` that `which` picks by `other`: first full blocks, a step
-/// each, then short ones packed together.
+/// Writes the steps of one list of a schedule: first the full blocks, one step each, then the
+/// partial blocks, packed together. One warp.
 class StepWriter {
  public:
   __device__ __forceinline__ StepWriter(const ScheduleParams& p, uint32_t* entries,
                                         const uint8_t* lens)
       : p_(p), entries_(entries), lens_(lens), lane_(static_cast<int32_t>(threadIdx.x % 32)) {}
 
-  /// @return number of steps; `num_entries` grows by what was written, and `has_short` becomes true
-  ///         if a step may have rows without a token
+  /// Appends the steps of the tiles of `list` that `which` selects by comparison with `other`.
+  /// @param num_entries  increases by the number of entries written
+  /// @param has_partial  becomes true if a step may have rows without a token
+  /// @return number of steps
   __device__ __forceinline__ int32_t write(const TileList& list, const TileList& other, Which which,
-                                           int32_t& num_entries, bool& has_short) {
-    bool any_short = false;
-    const int32_t num_full = full_blocks(list, other, which, num_entries, any_short);
-    if (!any_short) return num_full;
-    has_short = true;
-    return num_full + short_blocks(list, other, which, num_entries);
+                                           int32_t& num_entries, bool& has_partial) {
+    bool any_partial = false;
+    const int32_t num_full = full_blocks(list, other, which, num_entries, any_partial);
+    if (!any_partial) return num_full;
+    has_partial = true;
+    return num_full + partial_blocks(list, other, which, num_entries);
   }
 
  private:
@@ -91,7 +95,7 @@ class StepWriter {
     return lens_ != nullptr ? lens_[block] : p_.kv.blocks[block].len();
   }
 
-  /// The lane's tile of the 32 from `base` on, or -1 if there is none or `which` does not pick it.
+  /// The list's tile number base + lane, or -1 if there is none or `which` does not select it.
   __device__ __forceinline__ int32_t picked_tile(const TileList& list, const TileList& other,
                                                  Which which, int32_t base) const {
     if (base + lane_ >= list.count) return -1;
@@ -103,17 +107,17 @@ class StepWriter {
 
   __device__ __forceinline__ int32_t full_blocks(const TileList& list, const TileList& other,
                                                  Which which, int32_t& num_entries,
-                                                 bool& any_short) {
+                                                 bool& any_partial) {
     const int32_t before = num_entries;
     const int32_t per_tile = p_.kv.shape.blocks_per_tile;
-    bool lane_has_short = false;
+    bool lane_has_partial = false;
     for (int32_t base = 0; base < list.count; base += 32) {
       const int32_t tile = picked_tile(list, other, which, base);
       for (int32_t s = 0; s < per_tile; ++s) {
         const int32_t block = tile * per_tile + s;
         const int32_t len = tile >= 0 ? len_of(block) : 0;
         const bool is_full = len == kBlockTokens;
-        lane_has_short = lane_has_short || (len > 0 && !is_full);
+        lane_has_partial = lane_has_partial || (len > 0 && !is_full);
         const unsigned full = __ballot_sync(kAllLanes, is_full);
         if (is_full) {
           const int at = __popc(full & ((1U << lane_) - 1));
@@ -122,14 +126,14 @@ class StepWriter {
         num_entries += __popc(full);
       }
     }
-    any_short = __any_sync(kAllLanes, lane_has_short);
+    any_partial = __any_sync(kAllLanes, lane_has_partial);
     return num_entries - before;
   }
 
-  __device__ __forceinline__ int32_t short_blocks(const TileList& list, const TileList& other,
-                                                  Which which, int32_t& num_entries) {
+  __device__ __forceinline__ int32_t partial_blocks(const TileList& list, const TileList& other,
+                                                    Which which, int32_t& num_entries) {
     StepPacker packer;
-    uint32_t pending = 0;  // the newest entry, written once it is known whether its step goes on
+    uint32_t pending = 0;  // the last entry; whether it ends its step is known with the next block
     const int32_t per_tile = p_.kv.shape.blocks_per_tile;
     for (int32_t base = 0; base < list.count; base += 32) {
       const int32_t tile = picked_tile(list, other, which, base);
@@ -139,7 +143,7 @@ class StepWriter {
         const unsigned all = __ballot_sync(kAllLanes, len > 0 && len < kBlockTokens);
         if (all == 0) continue;
         const bool has_pending = packer.num_steps > 0;
-        // All lanes pack all blocks; each remembers the place of its own.
+        // All lanes place all blocks, and each remembers the row of its own block.
         unsigned opening = 0;
         int32_t row = 0;
         for (unsigned left = all; left != 0; left &= left - 1) {
@@ -168,7 +172,8 @@ class StepWriter {
     return packer.num_steps;
   }
 
-  /// kLast if the first of the blocks in `next` opens a step, and so ends the one before it.
+  /// kLast if the first of the blocks in the mask `next` opens a step, which ends the step before
+  /// it.
   __device__ __forceinline__ static uint32_t last_before(unsigned next, unsigned opening) {
     return (next & (0U - next) & opening) != 0 ? ScheduleEntry::kLast : 0;
   }
@@ -179,50 +184,50 @@ class StepWriter {
   const int32_t lane_;
 };
 
-/// The schedule of a pair, one warp.
+/// Writes the schedule of a pair. One warp calls it.
 /// @param blocks  query blocks of the halves; the second is -1 if there is none
-/// @param first   row of the first half
-/// @param second  row of the second half
-/// @param same    whether that is the same row: then `second` is not looked at
-/// @param lens    of kv blocks (load_lens); null: no room for them in shared memory
+/// @param first   list of the first half
+/// @param second  list of the second half
+/// @param same    whether both have the same list: then `second` is not read
+/// @param lens    lengths of kv blocks in shared memory (load_lens); null: read from global memory
 __device__ __forceinline__ void write_schedule(const ScheduleParams& p, int64_t item,
                                                const int2& blocks, const TileList& first,
                                                const TileList& second, bool same,
                                                const uint8_t* lens) {
-  // The three lists: common, only in the first row, only in the second. One loop, so that the body
-  // is compiled once.
+  // The three lists: common, only first, only second. A loop that is not unrolled, so that the
+  // large body is compiled once.
   StepWriter writer(p, p.entries + item * p.entry_pitch, lens);
   ScheduleHead head;
   head.q_block[0] = blocks.x;
   head.q_block[1] = blocks.y;
   int32_t num_entries = 0;
-  bool has_short = false;
+  bool has_partial = false;
 #pragma unroll 1
   for (int i = 0; i < 3; ++i) {
     if (same && i > 0) {
-      head.begin_own[0] = head.begin_own[1] = num_entries;
+      head.begin_exclusive[0] = head.begin_exclusive[1] = num_entries;
       break;
     }
     const TileList list = i < 2 ? first : second;
     const TileList other = i < 2 ? second : first;
     const Which which = i > 0 ? Which::kNotIn : same ? Which::kAllTiles : Which::kAlsoIn;
     const int32_t begin = num_entries;
-    const int32_t num_steps = writer.write(list, other, which, num_entries, has_short);
+    const int32_t num_steps = writer.write(list, other, which, num_entries, has_partial);
     if (i == 0) head.num_common = num_steps;
     if (i == 1) {
-      head.begin_own[0] = begin;
-      head.num_own[0] = num_steps;
+      head.begin_exclusive[0] = begin;
+      head.num_exclusive[0] = num_steps;
     }
     if (i == 2) {
-      head.begin_own[1] = begin;
-      head.num_own[1] = num_steps;
+      head.begin_exclusive[1] = begin;
+      head.num_exclusive[1] = num_steps;
     }
   }
   head.end = num_entries;
-  head.has_short = has_short ? 1 : 0;
+  head.has_partial = has_partial ? 1 : 0;
   if (threadIdx.x % 32 != 0) return;
   p.heads[item] = head;
-  if (item == 0) *p.num_taken = 0;
+  if (item == 0) *p.queue_head = 0;
 }
 
 }  // namespace vsa::cuda

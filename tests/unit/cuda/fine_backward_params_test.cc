@@ -1,4 +1,4 @@
-// How the fine backward divides shared memory, and its walk through a ring.
+// The shared memory of the backward fine kernels, and positions in their rings.
 #include "src/cuda/fine/sm90/fine_backward_params.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace vsa::cuda::sm90 {
 namespace {
 
-TEST(RingSlot, TakesEveryStageInTurnAndFlipsTheParityAfterTheLast) {
+TEST(RingSlot, VisitsEveryStageAndFlipsTheParityAfterTheLast) {
   RingSlot<3> slot;
   for (uint32_t use = 0; use < 20; ++use) {
     EXPECT_EQ(slot.idx(), use % 3);
@@ -35,14 +35,14 @@ TEST(BackwardSmem, FitsAndIsAligned) {
   expect_divided<BackwardSmem<64, 2>>();
 }
 
-TEST(QueryStatistics, OfNothingGiveProbabilitiesOfZero) {
-  const QueryStatistics nothing = QueryStatistics::of_nothing();
+TEST(QueryStatistics, OfNoTokenGiveProbabilitiesOfZero) {
+  const QueryStatistics empty = QueryStatistics::empty();
   for (int i = 0; i < kBlockTokens; ++i) {
-    EXPECT_EQ(nothing.minus_lse_log2[i], kMinusInfinity);
-    EXPECT_EQ(nothing.delta[i], 0.0F);
+    EXPECT_EQ(empty.minus_lse_log2[i], kMinusInfinity);
+    EXPECT_EQ(empty.delta[i], 0.0F);
   }
   // Bulk copies of a multiple of 8 rows of either.
-  EXPECT_EQ(8 * sizeof(nothing.delta[0]) % 16, 0U);
+  EXPECT_EQ(8 * sizeof(empty.delta[0]) % 16, 0U);
   EXPECT_EQ(offsetof(QueryStatistics, delta) % 16, 0U);
   EXPECT_EQ(alignof(QueryStatistics) % 16, 0U);
 }

@@ -1,4 +1,4 @@
-// How the forward fine kernel divides shared memory and deals out query blocks.
+// The shared memory of the forward fine kernel, and its units of work.
 #include "src/cuda/fine/sm90/fine_params.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ void expect_divided() {
   EXPECT_EQ(offsetof(Smem, k) % 1024, 0U);
   EXPECT_EQ(offsetof(Smem, v) % 1024, 0U);
   for (const size_t barriers :
-       {offsetof(Smem, full_k), offsetof(Smem, empty_v), offsetof(Smem, meet)}) {
+       {offsetof(Smem, full_k), offsetof(Smem, empty_v), offsetof(Smem, pair_barrier)}) {
     EXPECT_EQ(barriers % 8, 0U);
   }
 }
@@ -31,21 +31,21 @@ TEST(FineSmem, FitsAndIsAligned) {
   expect_divided<128>();
 }
 
-/// Every half of every item is in one unit, and the first units are the first ones.
+/// Every half of every item is in exactly one unit, and first_unit gives the lowest numbers.
 template <int kHeadDim>
 void expect_every_half_once(int32_t num_items, int32_t num_sms) {
-  using U = Unit<kHeadDim>;
-  const int32_t num_whole = U::num_whole(num_items, num_sms);
-  const int32_t num_units = U::count(num_items, num_whole);
+  using U = WorkUnit<kHeadDim>;
+  const int32_t num_pair_items = U::num_pair_items(num_items, num_sms);
+  const int32_t num_units = U::count(num_items, num_pair_items);
   std::set<std::pair<int32_t, int>> seen;
   for (int32_t unit = 0; unit < num_units; ++unit) {
-    const int32_t item = U::item(unit, num_whole);
+    const int32_t item = U::item(unit, num_pair_items);
     ASSERT_LT(item, num_items);
-    if (U::is_whole(unit, num_whole)) {
+    if (U::is_pair(unit, num_pair_items)) {
       EXPECT_TRUE(seen.insert({item, 0}).second);
       EXPECT_TRUE(seen.insert({item, 1}).second);
     } else {
-      EXPECT_TRUE(seen.insert({item, U::half(unit, num_whole)}).second);
+      EXPECT_TRUE(seen.insert({item, U::half(unit, num_pair_items)}).second);
     }
   }
   EXPECT_EQ(std::ssize(seen), 2 * num_items);
@@ -54,16 +54,17 @@ void expect_every_half_once(int32_t num_items, int32_t num_sms) {
   std::set<int32_t> first;
   for (uint32_t cta = 0; cta < num_ctas; ++cta) {
     for (int consumer = 0; consumer < (U::kPaired ? 1 : U::kConsumers); ++consumer) {
-      first.insert(U::first(cta, consumer, num_ctas));
+      first.insert(U::first_unit(cta, consumer, num_ctas));
     }
   }
-  EXPECT_EQ(std::ssize(first), U::num_first(num_ctas));
-  EXPECT_EQ(*first.rbegin(), U::num_first(num_ctas) - 1);
+  EXPECT_EQ(std::ssize(first), U::num_first_units(num_ctas));
+  EXPECT_EQ(*first.rbegin(), U::num_first_units(num_ctas) - 1);
 }
 
-/// At head_dim 64 units are dealt out in turn: each once, and no CTA has two more than another.
+/// At head_dim 64 units are distributed with a fixed stride: each unit once, and no CTA has two
+/// units more than another.
 void expect_even_ctas(int32_t num_items, int32_t num_sms) {
-  using U = Unit<64>;
+  using U = WorkUnit<64>;
   const int32_t num_units = U::count(num_items, 0);
   const auto num_ctas = static_cast<uint32_t>(std::min(num_units, num_sms));
   std::set<int32_t> seen;
@@ -72,8 +73,8 @@ void expect_even_ctas(int32_t num_items, int32_t num_sms) {
   for (uint32_t cta = 0; cta < num_ctas; ++cta) {
     const size_t before = seen.size();
     for (int consumer = 0; consumer < U::kConsumers; ++consumer) {
-      for (int32_t unit = U::first(cta, consumer, num_ctas); unit < num_units;
-           unit += U::num_first(num_ctas)) {
+      for (int32_t unit = U::first_unit(cta, consumer, num_ctas); unit < num_units;
+           unit += U::num_first_units(num_ctas)) {
         EXPECT_TRUE(seen.insert(unit).second);
       }
     }
@@ -84,22 +85,23 @@ void expect_even_ctas(int32_t num_items, int32_t num_sms) {
   EXPECT_LE(most - least, 1U) << num_items << " items on " << num_sms;
 }
 
-TEST(FineUnits, HeadDim64IsDealtOutEvenly) {
+TEST(FineUnits, HeadDim64IsDistributedEvenly) {
   for (int32_t num_items = 1; num_items < 300; ++num_items) {
     for (const int32_t num_sms : {1, 2, 78, 132}) expect_even_ctas(num_items, num_sms);
   }
 }
 
-/// Pairs that would keep less than half of a device busy.
-TEST(FineUnits, WhatIsLeftOverIsHalves) {
-  using U = Unit<128>;
-  EXPECT_EQ(U::num_whole(1, 132), 0);
-  EXPECT_EQ(U::num_whole(66, 132), 0);
-  EXPECT_EQ(U::num_whole(67, 132), 67);
-  EXPECT_EQ(U::num_whole(3072, 132), 23 * 132);
+/// Items of the last round become single halves if they would keep at most half of the
+/// multiprocessors busy.
+TEST(FineUnits, ItemsOfTheLastRoundAreSplit) {
+  using U = WorkUnit<128>;
+  EXPECT_EQ(U::num_pair_items(1, 132), 0);
+  EXPECT_EQ(U::num_pair_items(66, 132), 0);
+  EXPECT_EQ(U::num_pair_items(67, 132), 67);
+  EXPECT_EQ(U::num_pair_items(3072, 132), 23 * 132);
   EXPECT_EQ(U::count(3072, 23 * 132), 23 * 132 + 72);
-  EXPECT_EQ(U::num_whole(264, 132), 264);
-  EXPECT_EQ(Unit<64>::num_whole(264, 132), 0);
+  EXPECT_EQ(U::num_pair_items(264, 132), 264);
+  EXPECT_EQ(WorkUnit<64>::num_pair_items(264, 132), 0);
 }
 
 TEST(FineUnits, EveryHalfIsInOneUnit) {
@@ -111,15 +113,16 @@ TEST(FineUnits, EveryHalfIsInOneUnit) {
   }
 }
 
-/// Schedule::status lets fewer than 2^29 items pass. Each consumer goes on twice beyond the last.
+/// Schedule::status allows fewer than 2^29 items. Unit numbers pass the last unit by up to two
+/// rounds.
 template <int kHeadDim>
 void expect_units_within_32_bits() {
-  using U = Unit<kHeadDim>;
+  using U = WorkUnit<kHeadDim>;
   constexpr int64_t kMost = (1 << 29) - 1;
-  EXPECT_LE(U::count(kMost, 0) + int64_t{2} * U::num_first(1024),
+  EXPECT_LE(U::count(kMost, 0) + int64_t{2} * U::num_first_units(1024),
             std::numeric_limits<int32_t>::max());
 }
-TEST(FineUnits, GoingOnBeyondTheLastStaysWithin32Bits) {
+TEST(FineUnits, NumbersBeyondTheLastUnitFitInto32Bits) {
   expect_units_within_32_bits<64>();
   expect_units_within_32_bits<128>();
 }

@@ -1,5 +1,6 @@
-// The barriers between the producers and the consumers of the fine kernel, played on the host in
-// random orders: nobody reads what was not filled for it, nobody waits for ever.
+// Simulates the barriers between producers and consumers of the forward fine kernel on the host, in
+// random orders of events: no consumer reads a slot that holds something else than it expects, and
+// there is no deadlock.
 #include <gtest/gtest.h>
 
 #include <coroutine>
@@ -14,7 +15,7 @@
 namespace vsa::cuda {
 namespace {
 
-constexpr uint32_t kPairStages = 3, kHalfStages = 4;  // of head_dim 128 and 64
+constexpr uint32_t kPairStages = 3, kBlockStages = 4;  // of head_dim 128 and 64
 constexpr int kMostRings = 3;
 constexpr int kWarps = 4;
 
@@ -44,7 +45,7 @@ struct Barrier {
   }
 };
 
-/// A coroutine that stops at conditions.
+/// A warp or warpgroup as a coroutine, which yields conditions that it waits for.
 struct Agent {
   struct promise_type {
     std::function<bool()> ready = [] { return true; };
@@ -68,16 +69,16 @@ struct Content {
 
 struct Machine {
   std::vector<ScheduleHead> items;
-  std::vector<int> single;  // of each item: which half is taken without the other, or -1
+  std::vector<int> single;  // of each item: which half is a unit without the other, or -1
   std::mt19937 random;
 
   struct Slot {
     Barrier full{1}, empty{2 * kWarps};
     Content content;
   };
-  Slot slots[2][kMostRings][kHalfStages];  // [k or v][ring][slot]
+  Slot slots[2][kMostRings][kBlockStages];  // [k or v][ring][slot]
   std::vector<std::pair<Slot*, Content>> in_flight;
-  Barrier meet{2 * kWarps};
+  Barrier pair_barrier{2 * kWarps};
   int wrong = 0;
 
   struct NextUnit {
@@ -85,29 +86,30 @@ struct Machine {
     int unit = -1;
   };
   NextUnit next_units[sm90::kUnitStages];
-  static constexpr int kNoUnit = sm90::ItemHalf::kNoUnit;
+  static constexpr int kNoMoreUnits = sm90::ConsumerWork::kNoMoreUnits;
   Barrier full_q[2]{{1}, {1}}, empty_q[2]{{kWarps}, {kWarps}};
   int unit_of_q[2][2];  // of even and odd units, of each consumer
 
-  /// What a unit streams: a single half only its own list beside the common one.
+  /// The lists of a unit: a unit of one half has the common list and that half's exclusive list.
   ScheduleHead head_of(int unit) const {
     ScheduleHead head = items[static_cast<size_t>(unit)];
     const int half = single[static_cast<size_t>(unit)];
-    if (half >= 0) head.num_own[1 - half] = 0;
+    if (half >= 0) head.num_exclusive[1 - half] = 0;
     return head;
   }
 
-  /// One of the four streams: the k (0) or v (1) slots of one ring. The first leads.
+  /// One of the four producers at head_dim 128: of the k (0) or v (1) slots of one ring. The first
+  /// one is the leader, which takes units from the queue.
   Agent producer(int kind, int ring) {
-    const bool leads = kind == 0 && ring == 0;
+    const bool is_leader = kind == 0 && ring == 0;
     const auto end = static_cast<int>(items.size());
-    sm90::RingUse<sm90::kUnitStages> unit_use;
+    sm90::RingPosition<sm90::kUnitStages> at_unit;
     uint32_t use = 0;
     uint32_t parity_of_q = 0;
     for (int item = 0; item <= end; parity_of_q ^= 1) {
       if (kind == 0) {
         co_yield [this, ring, parity_of_q] { return empty_q[ring].done(parity_of_q ^ 1U); };
-        unit_of_q[parity_of_q][ring] = item < end ? item : kNoUnit;
+        unit_of_q[parity_of_q][ring] = item < end ? item : kNoMoreUnits;
         full_q[ring].arrive(1);
       }
       if (item == end) break;
@@ -117,7 +119,7 @@ struct Machine {
       for (int i = 0; i < head.num_common; ++i) {
         if ((head.num_common - i) % 2 == ring) loads.push_back({item, 0, i});
       }
-      for (int i = 0; i < head.num_own[ring]; ++i) loads.push_back({item, 1 + ring, i});
+      for (int i = 0; i < head.num_exclusive[ring]; ++i) loads.push_back({item, 1 + ring, i});
       for (const Content& load : loads) {
         Slot& slot = slots[kind][ring][use % kPairStages];
         const uint32_t parity = (use / kPairStages & 1U) ^ 1U;
@@ -128,13 +130,13 @@ struct Machine {
         if (load.list > 0 || is_single) slot.empty.arrive(kWarps);
         slot.full.arrive(1);
       }
-      NextUnit& next = next_units[unit_use.slot()];
-      if (leads) {
-        co_yield [&next, unit_use] { return next.empty.done(unit_use.parity() ^ 1U); };
+      NextUnit& next = next_units[at_unit.slot()];
+      if (is_leader) {
+        co_yield [&next, at_unit] { return next.empty.done(at_unit.parity() ^ 1U); };
         next.unit = ++item;
         next.full.arrive(1);
       } else {
-        co_yield [&next, unit_use] { return next.full.done(unit_use.parity()); };
+        co_yield [&next, at_unit] { return next.full.done(at_unit.parity()); };
         if (next.unit != item + 1) {
           ++wrong;
           break;
@@ -142,7 +144,7 @@ struct Machine {
         item = next.unit;
         next.empty.arrive(1);
       }
-      unit_use = unit_use.next();
+      at_unit = at_unit.next();
     }
   }
 
@@ -156,22 +158,22 @@ struct Machine {
     Content content;
   };
 
-  /// As sm90/fine_consumer.h: a slot on its own if there is an odd number, then two at a time;
-  /// their keys are waited for together with the values of the two before.
+  /// As sm90/fine_pair_consumer.h: if the number of slots is odd the first one alone, then two in
+  /// an iteration; their keys are waited for together with the values of the two before.
   Agent consumer(int half) {
     sm90::Rings<kPairStages> first;
-    uint32_t parity = 0;  // of what is used once a unit
+    uint32_t parity = 0;  // of barriers that complete once for each unit
     while (true) {
       co_yield [this, half, parity] { return full_q[half].done(parity); };
       const int item = unit_of_q[parity][half];
-      if (item == kNoUnit) break;
+      if (item == kNoMoreUnits) break;
       for (int warp = 0; warp < kWarps; ++warp) {
         co_yield [] { return true; };
         empty_q[half].arrive(1);
       }
       const ScheduleHead head = head_of(item);
       const bool works = single[static_cast<size_t>(item)] != 1 - half;
-      const int num_slots = works ? head.num_common + head.num_own[half] : 0;
+      const int num_slots = works ? head.num_common + head.num_exclusive[half] : 0;
       sm90::Rings<kPairStages> rings = first;
       std::vector<std::vector<Use>> waits;  // what is waited for together, then read
       std::vector<Use> values;
@@ -180,9 +182,10 @@ struct Machine {
         const int count = i == 0 && num_slots % 2 != 0 ? 1 : 2;
         std::vector<Use> step = values;
         values.clear();
-        int taken = num_slots - i;
-        const sm90::Slots pair = count == 1 ? rings.take<1>(taken, head.num_own[half], half)
-                                            : rings.take<2>(taken, head.num_own[half], half);
+        int left = num_slots - i;
+        const sm90::Slots pair = count == 1
+                                     ? rings.next_slots<1>(left, head.num_exclusive[half], half)
+                                     : rings.next_slots<2>(left, head.num_exclusive[half], half);
         for (int c = 0; c < count; ++c, ++i) {
           const Content content = i < head.num_common
                                       ? Content{item, 0, i}
@@ -201,7 +204,7 @@ struct Machine {
         for (const Use& use : uses) {
           co_yield [this, use] { return at(use).full.done(use.slot.parity()); };
         }
-        for (const int kind : {0, 1}) {  // keys are free first
+        for (const int kind : {0, 1}) {  // keys are released first
           for (const Use& use : uses) {
             for (int warp = 0; warp < kWarps && use.kind == kind; ++warp) {
               co_yield [] { return true; };
@@ -212,9 +215,9 @@ struct Machine {
         }
       }
       if (unit_of_q[parity][half] != item) ++wrong;
-      first.skip(head.num_common, head.num_own);
-      for (int warp = 0; warp < kWarps; ++warp) meet.arrive(1);
-      co_yield [this, parity] { return meet.done(parity); };
+      first.skip(head.num_common, head.num_exclusive);
+      for (int warp = 0; warp < kWarps; ++warp) pair_barrier.arrive(1);
+      co_yield [this, parity] { return pair_barrier.done(parity); };
       parity ^= 1;
     }
   }
@@ -222,16 +225,16 @@ struct Machine {
     return slots[use.kind][use.slot.number() / kPairStages][use.slot.number() % kPairStages];
   }
 
-  // At head_dim 64: unit `u` is half u % 2 of item u / 2, and consumers take every third.
+  // At head_dim 64: unit u is half u % 2 of item u / 2, and a consumer takes every third unit.
   int num_units() const { return 2 * static_cast<int>(items.size()); }
   int num_slots(int unit) const {
     const ScheduleHead& head = items[static_cast<size_t>(unit / 2)];
-    return head.num_common + head.num_own[unit % 2];
+    return head.num_common + head.num_exclusive[unit % 2];
   }
 
-  /// The one producer of a ring: k and v, turn by turn.
-  Agent producer_of_halves(int ring) {
-    sm90::RingUse<kHalfStages> use;
+  /// The producer of a ring at head_dim 64: k and v of each slot alternately.
+  Agent block_producer(int ring) {
+    sm90::RingPosition<kBlockStages> use;
     for (int unit = ring; unit < num_units(); unit += kMostRings) {
       for (int i = 0; i < num_slots(unit); ++i, use = use.next()) {
         for (const int kind : {0, 1}) {
@@ -246,10 +249,10 @@ struct Machine {
     }
   }
 
-  /// As sm90/fine_half_consumer.h: keys of a slot are waited for with the values of the one before,
-  /// which are free first.
-  Agent consumer_of_halves(int ring) {
-    sm90::RingUse<kHalfStages> use, before;
+  /// As sm90/fine_block_consumer.h: the keys of a slot are waited for together with the values of
+  /// the slot before, which are released first.
+  Agent block_consumer(int ring) {
+    sm90::RingPosition<kBlockStages> use, before;
     for (int unit = ring; unit < num_units(); unit += kMostRings) {
       const int count = num_slots(unit);
       for (int i = 0; i <= count && count > 0; ++i) {
@@ -277,20 +280,20 @@ struct Machine {
     for (const int half : {0, 1}) agents.push_back(consumer(half));
     return run(agents);
   }
-  bool run_halves() {
+  bool run_blocks() {
     std::vector<Agent> agents;
     for (int ring = 0; ring < kMostRings; ++ring) {
       for (auto& kind : slots) {
         for (Slot& slot : kind[ring]) slot.empty = {kWarps};
       }
-      agents.push_back(producer_of_halves(ring));
-      agents.push_back(consumer_of_halves(ring));
+      agents.push_back(block_producer(ring));
+      agents.push_back(block_consumer(ring));
     }
     return run(agents);
   }
 
  private:
-  /// Runs whoever can, one at a time, at random. False if all wait.
+  /// Runs the coroutines that can continue, one at a time, in random order. False on a deadlock.
   bool run(std::vector<Agent>& agents) {
     bool finished = false;
     while (true) {
@@ -329,8 +332,8 @@ std::vector<ScheduleHead> random_items(int trial, std::mt19937& random) {
     };
     head.num_common = below(most);
     if (below(3) > 0) {
-      head.num_own[0] = below(most);
-      head.num_own[1] = below(2) > 0 ? head.num_own[0] : below(most);
+      head.num_exclusive[0] = below(most);
+      head.num_exclusive[1] = below(2) > 0 ? head.num_exclusive[0] : below(most);
     }
     items.push_back(head);
   }
@@ -348,8 +351,8 @@ TEST(FineRings, AnyOrderOfEventsDeliversTheRightSlots) {
       for (size_t i = 0; i < items.size(); ++i) {
         machine.single.push_back(trial % 2 == 0 ? -1 : static_cast<int>(random() % 3) - 1);
       }
-      ASSERT_TRUE(is_paired ? machine.run_pairs() : machine.run_halves())
-          << "all wait, trial " << trial;
+      ASSERT_TRUE(is_paired ? machine.run_pairs() : machine.run_blocks())
+          << "deadlock, trial " << trial;
       ASSERT_EQ(machine.wrong, 0) << "a slot was read that held something else, trial " << trial;
     }
   }

@@ -83,13 +83,13 @@ TEST(WorkspaceSize, OverflowSaturates) {
   EXPECT_GT(workspace_of(coarse, args), int64_t{1} << 62);
 }
 
-/// 48 KiB hold the bits of 64 lists, the lengths of the blocks and what pairing needs.
-TEST(Schedule, ChoosesPairsAsLongAsListsFit) {
-  EXPECT_TRUE(can_choose_pairs(1, 1));
-  EXPECT_TRUE(can_choose_pairs(5344, 5344));
-  EXPECT_FALSE(can_choose_pairs(5345, 5345));
-  EXPECT_TRUE(can_choose_pairs(4832, 2 * 4832));
-  EXPECT_FALSE(can_choose_pairs(4833, 2 * 4833));
+/// 48 KiB hold the bits of 64 lists, the lengths of the blocks and the state of the matching.
+TEST(Schedule, MatchesPairsAsLongAsListsFit) {
+  EXPECT_TRUE(can_match_pairs(1, 1));
+  EXPECT_TRUE(can_match_pairs(5344, 5344));
+  EXPECT_FALSE(can_match_pairs(5345, 5345));
+  EXPECT_TRUE(can_match_pairs(4832, 2 * 4832));
+  EXPECT_FALSE(can_match_pairs(4833, 2 * 4833));
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-// What the copy engine is told about a tensor: one 5-D view of the caller's memory for each shape
-// of block. Host-only; plain numbers, so that tests can copy by them without a device.
+// The contents of the TMA tensor maps of a tensor: one 5-D view of the caller's memory for each
+// shape of block. Host-only; plain numbers, so that tests can copy by them without a device.
 //
-// Axes: d elements of a row (64 a box), w, h, f tokens of the video, u heads. The last axis has the
-// greatest common divisor of the strides of batch and head as its stride, so that head (b, h) is
-// coordinate b * step.batch + h * step.head whatever the layout: BSHD, BHSD, a view of a fused QKV.
+// Axes: d the elements of a row (64 in a box), w, h, f the tokens of the video, u the heads. The
+// stride of the last axis is the greatest common divisor of the strides of batch and head, so that
+// head (b, h) has the coordinate b * step.batch + h * step.head in any layout: BSHD, BHSD, a view
+// of a fused QKV.
 #pragma once
 
 #include <array>
@@ -29,16 +30,17 @@ struct TensorPlan {
   HeadStep step;
 };
 
-/// What messages call a tensor.
+/// The names of the operation and of the tensor in error messages.
 struct TensorName {
   std::string_view operation, argument;
 };
 
-/// @return Unsupported if coordinates or strides are too large for the copy engine, or negative
+/// @return Unsupported if coordinates or strides are too large for TMA, or negative
 Result<TensorPlan> plan_boxes(const TensorName& name, const ConstTensor& tensor,
                               const PlanShape& plan);
 
-/// Encodes the boxes. Asks the driver for the function; nothing links against it.
+/// Encodes the tensor maps. It looks up the driver's function at run time; nothing links against
+/// the driver.
 Status encode(const TensorName& name, const TensorPlan& plan, DType dtype, BoxMaps& maps);
 
 }  // namespace vsa::cuda::sm90

@@ -1,4 +1,4 @@
-// Blocks of tokens from the caller's layout into a buffer in shared memory, through TMA.
+// Copies a block of tokens from the caller's layout into a buffer in shared memory by TMA.
 // Device-only.
 #pragma once
 
@@ -8,16 +8,17 @@
 
 namespace vsa::cuda::sm90 {
 
-/// A buffer is kSlabs slabs of 64 elements by 64 rows (descriptor.h).
+/// A buffer consists of kSlabs slabs of 64 rows x 64 elements (descriptor.h).
 template <int kSlabs>
 struct BlockCopy {
-  /// What a copy of the block adds to its barrier.
+  /// The bytes that copying the block completes on its barrier.
   __device__ __forceinline__ static uint32_t bytes(const Block& block) {
     return static_cast<uint32_t>(block.len() * kRowBytes * kSlabs);
   }
 
-  /// Starts copying the block's valid rows to rows `row` and following of `buffer`: a cuboid in one
-  /// box, a run in boxes of powers of two, so that nothing beyond its end is read.
+  /// Starts copying the block's valid rows to the rows of `buffer` from `row` on. One thread calls
+  /// it. A cuboid is one box in each slab; a run is several boxes whose lengths are powers of two,
+  /// so that nothing beyond its end is read.
   __device__ __forceinline__ static void start(const BoxMaps& maps, const Block& block,
                                                uint32_t buffer, int32_t row, int32_t head,
                                                uint32_t barrier) {
@@ -37,7 +38,7 @@ struct BlockCopy {
     }
   }
 
-  /// Zeroes the rows that `bits` does not name. A warp together, each with its lane.
+  /// Zeroes the rows whose bit in `bits` is 0. All lanes of a warp call it.
   __device__ __forceinline__ static void zero_other_rows(uint32_t buffer, uint64_t bits,
                                                          uint32_t lane) {
     for (uint32_t row = lane; row < kBlockTokens; row += 32) {

@@ -1,5 +1,5 @@
-// Matrix descriptors of wgmma, and the swizzle they stand for. Host and device, so that tests check
-// them against a plain matrix.
+// Matrix descriptors of wgmma and the swizzled layout that they describe. Host and device, so that
+// tests compare them with a plain matrix.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 namespace vsa::cuda::sm90 {
 
 inline constexpr int kSlabElements = 64;                      // 128 bytes of bf16 or fp16
-inline constexpr int kRowBytes = 128;                         // a slab's row
+inline constexpr int kRowBytes = 128;                         // of a slab
 inline constexpr int kSlabBytes = kBlockTokens * kRowBytes;   // 8 KiB
-inline constexpr int kSwizzleRows = 8;                        // the pattern repeats
+inline constexpr int kSwizzleRows = 8;                        // period of the pattern
 inline constexpr int kGroupBytes = kSwizzleRows * kRowBytes;  // 1 KiB
 
-/// Byte of 16-byte piece `piece` (0 to 7) of row `row` within a slab that starts at a multiple of
-/// 1 KiB.
+/// Offset in bytes of the 16-byte piece `piece` (0 to 7) of row `row` within a slab. The slab
+/// begins at a multiple of 1 KiB.
 VSA_HOST_DEVICE constexpr uint32_t swizzled(uint32_t row, uint32_t piece) {
   return row * kRowBytes + ((piece ^ (row % kSwizzleRows)) * 16);
 }
@@ -29,7 +29,8 @@ VSA_HOST_DEVICE constexpr uint64_t make_descriptor(uint32_t address, uint32_t le
          uint64_t{stride_bytes >> 4} << 32 | kSwizzle128B;
 }
 
-/// A descriptor that advances within shared memory, which its lower half alone says.
+/// A descriptor that advances within shared memory: only its lower 32 bits, which hold the address,
+/// change.
 struct Descriptor {
   uint32_t low, high;
   VSA_HOST_DEVICE constexpr explicit Descriptor(uint64_t bits)
@@ -39,22 +40,23 @@ struct Descriptor {
   }
 };
 
-/// B = K^T: columns are the 64 rows of K, products run along its 64-element slabs. The leading
-/// offset is not used with this swizzle (16 products are 32 of the 128 bytes).
+/// B = K^T: its columns are the 64 rows of K, and its k dimension runs along the elements of a row.
+/// The leading byte offset is not used, as 16 elements (32 bytes) lie within a 128-byte row.
 VSA_HOST_DEVICE constexpr uint64_t k_descriptor(uint32_t buffer) {
   return make_descriptor(buffer, 16, kGroupBytes);
 }
-/// From one group of 16 products to the next: 32 bytes, after four of them the next slab.
+/// What to add to k_descriptor for k step `step`: 32 bytes a step; after four steps comes the next
+/// slab.
 VSA_HOST_DEVICE constexpr uint64_t k_advance(int step) {
   return static_cast<uint64_t>((step / 4 * kSlabBytes + step % 4 * 32) >> 4);
 }
 
-/// B = V: columns are the elements of V's rows, in slabs of 64 (leading offset: the next slab);
-/// products run along its rows in groups of 8 (stride offset: the next 8 rows).
+/// B = V: its columns are the elements of a row of V, 64 in a slab (leading byte offset: to the
+/// next slab); its k dimension runs along the rows (stride byte offset: to the next 8 rows).
 VSA_HOST_DEVICE constexpr uint64_t v_descriptor(uint32_t buffer) {
   return make_descriptor(buffer, kSlabBytes, kGroupBytes);
 }
-/// From one group of 16 products to the next: 16 rows.
+/// What to add to v_descriptor for k step `step`: 16 rows a step.
 VSA_HOST_DEVICE constexpr uint64_t v_advance(int step) {
   return static_cast<uint64_t>((step * 16 * kRowBytes) >> 4);
 }

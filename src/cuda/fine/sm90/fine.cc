@@ -1,4 +1,4 @@
-// From arguments to the parameters of the fine kernel. Host-only.
+// Turns the arguments of the fine stage into the parameters of the forward fine kernel. Host-only.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -19,8 +19,9 @@ Status set_maps(const TensorName& name, const ConstTensor& tensor, const PlanSha
   return encode(name, *boxes, tensor.dtype, maps);
 }
 
-/// The softmax scale as the kernel wants it: positive, as the maximum of raw scores must be that of
-/// scaled ones, and so small instead of 0 that -inf * scale stays -inf.
+/// Sets the softmax scale of the kernel, which must be positive, because the kernel takes the
+/// maximum of scores that are not scaled yet. A scale of 0 becomes a tiny one, so that -inf * scale
+/// stays -inf.
 void set_scale(float scale, FineParams& params) {
   constexpr float kSmall = 1e-30F;
   params.scale_log2 = std::max(std::abs(scale) * std::numbers::log2e_v<float>, kSmall);
@@ -31,7 +32,7 @@ class Fine : public FineRun {
  public:
   Fine(Carver& workspace, const PlanTables& plans, const LutDims& dims, int64_t head_dim)
       : schedule_(workspace, plans, dims,
-                  halves_share_copies(head_dim) ? PairBy::kMostInCommon : PairBy::kPosition) {}
+                  consumers_share_copies(head_dim) ? PairBy::kSharedTiles : PairBy::kPosition) {}
 
   Status prepare(const CallSite& at, const PlanTables& plans, const ConstLut& lut) const override {
     return schedule_.build(at, plans, lut);
@@ -49,7 +50,7 @@ class Fine : public FineRun {
     params.heads = schedule_.heads();
     params.entries = schedule_.entries();
     params.entry_pitch = schedule_.entry_pitch();
-    params.num_taken = schedule_.num_taken();
+    params.queue_head = schedule_.queue_head();
     params.num_pairs = narrow(schedule_.num_pairs());
     params.num_heads = narrow(args.q.shape[1]);
     params.group_size = narrow(args.q.shape[1] / args.k.shape[1]);

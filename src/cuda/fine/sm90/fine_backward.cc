@@ -1,5 +1,5 @@
-// From arguments to the parameters of the kernels of the fine backward, without atomics on sums:
-// one kernel for dq, one for dk and dv. Host-only.
+// Turns the arguments of the fine backward into the parameters of its two kernels, one for dq and
+// one for dk and dv, neither of which adds gradients by atomics. Host-only.
 #include <fmt/format.h>
 
 #include "src/cuda/fine/lut_t.h"
@@ -33,11 +33,11 @@ Status set_side(const NamedTensor& first, const NamedTensor& second, const PlanT
   return {};
 }
 
-Status set_items(std::string_view operation, const BackwardSide& own, int64_t batch,
+Status set_items(std::string_view operation, const BackwardSide& owned, int64_t batch,
                  int32_t* next_item, FineBackwardParams& params) {
-  constexpr int64_t kMost = int64_t{1} << 30;
-  const int64_t items = product(batch, own.num_heads, own.plan.num_blocks());
-  if (items >= kMost) {
+  constexpr int64_t kMaxItems = int64_t{1} << 30;
+  const int64_t items = product(batch, owned.num_heads, owned.plan.num_blocks());
+  if (items >= kMaxItems) {
     return unsupported(fmt::format(
         "[{}] q, k: expected fewer than 2^30 blocks of 64 tokens in all heads on the cuda backend, "
         "got {}; split the batch",
@@ -97,7 +97,7 @@ class FineBackward : public FineBackwardRun {
  private:
   TransposedLut lut_t_;
   QueryStatistics* statistics_;
-  int32_t* next_items_;  // queues of the two kernels
+  int32_t* next_items_;  // the queues of the two kernels
 };
 
 }  // namespace

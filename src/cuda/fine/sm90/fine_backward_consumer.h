@@ -1,23 +1,23 @@
-// What both consumers of the fine backward have in common. Device-only.
+// What the consumers of both backward fine kernels share: packing operands, starting products, and
+// storing gradients in the epilogue. Device-only.
 //
-// A thread holds of two rows (lane / 4 and lane / 4 + 8 of its warp's 16) the columns 8 j + 2
-// (lane % 4) and the next: element 4 j + c of an accumulator is column c % 2 of row c / 2.
+// fine_softmax.h says which elements of a product a thread holds.
 #pragma once
 
 #include "src/cuda/fine/sm90/fine_backward_params.h"
 #include "src/cuda/fine/sm90/fine_epilogue.h"
-#include "src/cuda/fine/sm90/slot_words.h"
+#include "src/cuda/fine/sm90/fine_softmax.h"
+#include "src/cuda/fine/sm90/slot_metadata.h"
 #include "src/cuda/fine/sm90/wgmma.h"
 
 namespace vsa::cuda::sm90 {
 
-inline constexpr int kPairs = kBlockTokens / 2;  // a thread's pairs of query and key of a step
-inline constexpr int kRowSteps = kBlockTokens / 16;
+inline constexpr int kRowSteps = kBlockTokens / 16;  // wgmma of k = 16 along the rows of a slot
 
-/// 64 x 64 values, times a factor, as the A operand of four wgmma of 16 columns each.
+/// Rounds 64 x 64 values times a factor to T, as the A operands of four wgmma of 16 columns each.
 template <class T>
-__device__ __forceinline__ void pack_operand(const float (&x)[kPairs], uint32_t (&to)[kRowSteps][4],
-                                             float factor = 1.0F) {
+__device__ __forceinline__ void pack_operand(const float (&x)[kScores],
+                                             uint32_t (&to)[kRowSteps][4], float factor = 1.0F) {
 #pragma unroll
   for (int i = 0; i < kRowSteps; ++i) {
 #pragma unroll
@@ -28,29 +28,31 @@ __device__ __forceinline__ void pack_operand(const float (&x)[kPairs], uint32_t 
   }
 }
 
-/// Starts x += a b, b the rows of a buffer.
+/// Starts x += a b, where b is the 64 rows at address `buffer` in shared memory.
 template <class T, int kCount>
-__device__ __forceinline__ void start_sum(float (&x)[kCount], const uint32_t (&a)[kRowSteps][4],
-                                          uint32_t buffer) {
-  const Descriptor b(v_descriptor(uniform(buffer)));
-  pin(x);
+__device__ __forceinline__ void start_accumulate(float (&x)[kCount],
+                                                 const uint32_t (&a)[kRowSteps][4],
+                                                 uint32_t buffer) {
+  const Descriptor b(v_descriptor(warp_uniform(buffer)));
+  fence_registers(x);
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < kRowSteps; ++i) wgmma<T, 1>(x, a[i], b.advanced(v_advance(i)), 1);
   wgmma_commit();
-  pin(x);
+  fence_registers(x);
 }
 
-__device__ __forceinline__ void release(const uint64_t& barrier) {
-  release(smem_address(&barrier));
+__device__ __forceinline__ void warp_arrive(const uint64_t& barrier) {
+  warp_arrive(smem_address(&barrier));
 }
 
-/// Row `half` (0 or 1) of this thread in its block.
+/// The row of the block that is row `half` (0 or 1) of this thread.
 __device__ __forceinline__ int32_t row_of_thread(int half) {
   return static_cast<int32_t>(threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4) + half * 8;
 }
 
-/// A gradient of the tokens of a block: where it goes, and what pooling adds to it.
+/// Where the gradient of a block's tokens is stored, and the gradient of pooling that is added to
+/// it.
 struct GradientRows {
   Rows to;
   int32_t b, h;
@@ -58,8 +60,8 @@ struct GradientRows {
   float pooled_factor;  // 1 / tile_len
 };
 
-/// Stores factor * x + what pooling adds. As fine_epilogue.h: neighbours swap columns, so that each
-/// has 8 in a row.
+/// Stores factor * x + pooled_factor * pooled for the tokens of a block, and 0 in padding rows. As
+/// in fine_epilogue.h, the lanes of a quad exchange columns so that each has 8 adjacent ones.
 template <class T, int kHeadDim>
 __device__ __forceinline__ void store_gradient(const float (&x)[kHeadDim / 2], float factor,
                                                const GradientRows& rows, const PlanShape& plan,

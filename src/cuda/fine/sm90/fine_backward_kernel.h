@@ -1,4 +1,4 @@
-// Entrances of the kernels of the fine backward. Host-only.
+// Launch functions of the two backward fine kernels. Host-only.
 #pragma once
 
 #include "src/cuda/fine/sm90/fine_backward_params.h"
@@ -7,8 +7,9 @@
 
 namespace vsa::cuda::sm90 {
 
-/// Each starts one kernel on the current device, for params.num_items items; *params.next_item is
-/// 0. dk and dv follow dq with nothing between them on the stream, as they run beside its end.
+/// Each launches one kernel on the current device, for params.num_items items; *params.next_item
+/// must be 0. run_fine_dkv must follow run_fine_dq with nothing between them on the stream, because
+/// it overlaps with its end (fine_backward_launch.h).
 Status run_fine_dq(const FineBackwardParams& params, const KernelLaunch& launch);
 Status run_fine_dkv(const FineBackwardParams& params, const KernelLaunch& launch);
 

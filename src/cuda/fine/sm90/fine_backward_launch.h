@@ -1,17 +1,31 @@
-// The frame of both kernels of the fine backward: barriers, roles of warps, launch. Device-only.
+// The kernel template of both backward fine kernels: barriers, roles of the warps, launch.
+// Device-only.
+//
+//   owned side: q, dout (or k, v)      streamed side: k, v (or q, dout, with lse and delta)
+//        | TMA, once for each item          | TMA, a ring of slots for each tensor
+//        v                                  v
+//   consumer warpgroups: s, dp by wgmma -> p, ds in registers -> dq (or dk, dv) by wgmma
+//        v
+//   epilogue: times scale, plus the gradient of pooling -> global memory in the caller's layout
 //
 //   warps 0, 1           producers, one for each stream (fine_backward_producer.h)
-//   warps 4-7, 8-11      consumers: one block each of the side that is owned
+//   warps 4-7, 8-11      consumers, which own one block each (fine_dq_consumer.h and
+//                        fine_dkv_consumer.h)
 //
-// Persistent: one CTA on each multiprocessor. Its streams share nothing; each takes item after item
-// from a queue, heads outermost, because lists differ in length. Who computes an item does not
-// change its bits.
+// fine_backward_params.h has the shared memory plan and the barriers.
 //
-// dk and dv start on multiprocessors where dq has no item left, without waiting for it: they read
-// nothing that dq writes, and write nothing that it reads. What came before dq they may read: dq is
-// launched without overlap, so all of that had ended and was visible before its first CTA began,
-// and none of theirs begins before each of dq's has. But each of their CTAs ends after dq, for
-// whatever follows on the stream only waits for them.
+// The kernels are persistent, with one CTA on each multiprocessor. The streams of a CTA are
+// independent: each takes its items from a queue, heads outermost, because lists differ in length.
+// Which CTA computes an item does not change its bits.
+//
+// Programmatic dependent launch: the dk, dv kernel starts on multiprocessors where the dq kernel
+// has no item left, and does not wait for it.
+//   - Neither kernel reads or writes what the other one writes.
+//   - dk, dv may read whatever precedes dq on the CUDA stream. It was complete before the first CTA
+//     of dq began, as dq is launched without overlap, and no CTA of dk, dv starts before every CTA
+//     of dq has called cudaTriggerProgrammaticLaunchCompletion.
+//   - Whatever follows on the CUDA stream only waits for dk, dv, so each CTA of dk, dv waits for
+//     the dq kernel to end before it ends itself.
 #pragma once
 
 #include "src/cuda/fine/sm90/fine_backward_kernel.h"
@@ -21,14 +35,15 @@
 
 namespace vsa::cuda::sm90 {
 
-// 64512 registers are 384 x 168; 128 x 24 + 256 x 240 and 128 x 56 + 256 x 224 are the same.
+// The kernel starts with 168 registers for each of 384 threads, 64512 in all. setmaxnreg divides
+// them into 128 x 24 + 256 x 240 or 128 x 56 + 256 x 224, which are 64512 as well.
 inline constexpr int kBackwardThreads = 384;
 template <int kHeadDim>
 inline constexpr int kBackwardProducerRegisters = kHeadDim == 128 ? 24 : 56;
 template <int kHeadDim>
 inline constexpr int kBackwardConsumerRegisters = kHeadDim == 128 ? 240 : 224;
 
-/// @param slot_arrivals  of each consuming warp, once it is done with a slot
+/// @param slot_arrivals  arrivals of each consumer warp on the empty barrier of a slot: 1 or 32
 template <int kHeadDim, int kConsumers>
 __device__ __forceinline__ void init_barriers(BackwardSmem<kHeadDim, kConsumers>& smem,
                                               uint32_t slot_arrivals) {
@@ -38,7 +53,7 @@ __device__ __forceinline__ void init_barriers(BackwardSmem<kHeadDim, kConsumers>
     barrier_init(smem_address(&empty), kConsumers * kWarpsPerConsumer * arrivals);
   };
   for (typename Smem::Stream& s : smem.stream) {
-    init(s.full_own, s.empty_own, 1);
+    init(s.full_owned, s.empty_owned, 1);
     for (uint32_t i = 0; i < Smem::kFirstStages; ++i) {
       init(s.full_first[i], s.empty_first[i], slot_arrivals);
     }
@@ -54,27 +69,27 @@ template <template <class, int, int> class Consumer, bool kOwnsKeys, class T, in
 __global__ void __launch_bounds__(kBackwardThreads, 1)
     fine_bwd_kernel(const __grid_constant__ FineBackwardParams params) {
   using Smem = BackwardSmem<kHeadDim, kConsumers>;
-  // What the driver reserves below is 1 KiB, so that this is a multiple of 1 KiB.
+  // The driver reserves the first 1 KiB, so that dynamic shared memory begins at a multiple of it.
   extern __shared__ __align__(Smem::kAlignment) uint8_t raw[];
   Smem& smem = *reinterpret_cast<Smem*>(raw);
-  using Consuming = Consumer<T, kHeadDim, kConsumers>;
-  if (threadIdx.x == 0) init_barriers(smem, Consuming::kSlotArrivals);
+  using ConsumerOf = Consumer<T, kHeadDim, kConsumers>;
+  if (threadIdx.x == 0) init_barriers(smem, ConsumerOf::kSlotArrivals);
   __syncthreads();
 
-  const uint32_t warpgroup = uniform(threadIdx.x / 128);
+  const uint32_t warpgroup = warp_uniform(threadIdx.x / 128);
   if (warpgroup == 0) {
-    give_registers<kBackwardProducerRegisters<kHeadDim>>();
-    const uint32_t warp = uniform(threadIdx.x / 32);
+    setmaxnreg_dec<kBackwardProducerRegisters<kHeadDim>>();
+    const uint32_t warp = warp_uniform(threadIdx.x / 32);
     if (warp < Smem::kStreams) {
       BackwardProducer<kHeadDim, kConsumers, kOwnsKeys>(params, smem, warp).run(warp);
     } else if constexpr (kOwnsKeys) {
-      cudaGridDependencySynchronize();  // ends after dq
+      cudaGridDependencySynchronize();  // waits for the end of the dq kernel
     } else {
-      cudaTriggerProgrammaticLaunchCompletion();  // dk and dv may start
+      cudaTriggerProgrammaticLaunchCompletion();  // the dk, dv kernel may start
     }
   } else {
-    take_registers<kBackwardConsumerRegisters<kHeadDim>>();
-    Consuming(params, smem, warpgroup - 1).run();
+    setmaxnreg_inc<kBackwardConsumerRegisters<kHeadDim>>();
+    ConsumerOf(params, smem, warpgroup - 1).run();
   }
 }
 
@@ -93,13 +108,14 @@ Status launch_backward(const FineBackwardParams& params, const KernelLaunch& how
       params);
 }
 
-/// With the consumer for dtype and head_dim; two share a stream where blocks come in pairs.
+/// Launches the kernel for the dtype and head_dim. The two consumers share a stream where a tile
+/// has an even number of blocks, so that two neighbouring blocks are of one tile.
 template <template <class, int, int> class Consumer, bool kOwnsKeys>
 Status launch_backward(const FineBackwardParams& params, const KernelLaunch& how) {
-  const PlanShape& own = kOwnsKeys ? params.kv.plan : params.q.plan;
+  const PlanShape& owned = kOwnsKeys ? params.kv.plan : params.q.plan;
   const auto with_type = [&]<class T>() {
     const auto with_head_dim = [&]<int kHeadDim>() {
-      return own.blocks_per_tile % 2 == 0
+      return owned.blocks_per_tile % 2 == 0
                  ? launch_backward<Consumer, kOwnsKeys, T, kHeadDim, 2>(params, how)
                  : launch_backward<Consumer, kOwnsKeys, T, kHeadDim, 1>(params, how);
     };

@@ -1,8 +1,9 @@
-// What the kernels of the fine backward are given, and how they divide shared memory. Host and
-// device.
+// Parameters of the two backward fine kernels, and their shared memory. Host and device.
 //
-// Both are one design: a warpgroup owns a block of 64 tokens of one side (queries for dq, keys for
-// dk and dv), and the blocks of the other side that its list names stream past it.
+// Both kernels have one design. There are two sides, queries (tensors q, dout) and keys (k, v). A
+// consumer warpgroup *owns* a block of 64 tokens of one side: queries in the dq kernel, keys in the
+// dk, dv kernel. The blocks of the other side that its list names are *streamed* through shared
+// memory. An *item* is the block, or two blocks, that the consumers of one stream own.
 #pragma once
 
 #include <cuda.h>
@@ -17,9 +18,9 @@
 
 namespace vsa::cuda::sm90 {
 
-/// Queries or keys: their plan, and two tensors by it.
+/// One side: its two tensors and their plan.
 struct BackwardSide {
-  BoxMaps maps[2];  // of q and dout, or of k and v
+  BoxMaps maps[2];  // tensor maps of q and dout, or of k and v
   HeadStep step[2];
   const Block* blocks;      // [plan.num_blocks()]
   const int32_t* tile_len;  // [plan.num_tiles]
@@ -32,65 +33,73 @@ struct FineBackwardParams {
   ConstLut lut;
   LutT lut_t;
   int32_t group_size;
-  int32_t num_items;   // batch * heads * blocks of the side that is owned; below 2^30
-  int32_t* next_item;  // 0 at first; the queue of those that are not given out yet
+  int32_t num_items;   // batch * heads * blocks of the owned side; below 2^30
+  int32_t* next_item;  // the queue: how many blocks were taken from it; 0 at the start
 
   float scale;
   float scale_log2;                   // scale * log2(e)
   const QueryStatistics* statistics;  // [batch * heads of q, blocks of q]
 
   Rows dq, dk, dv;
-  const float *dq_pooled, *dk_pooled, *dv_pooled;  // null: none
+  const float *dq_pooled, *dk_pooled, *dv_pooled;  // gradients of pooled tensors; null: none
 };
 
-/// An item as its consumers see it: one block for each.
+/// What the producer of a stream tells its consumers about an item.
 template <int kConsumers>
 struct BackwardItem {
-  Block block[kConsumers];
-  int32_t idx;        // of the first block, in all heads; -1: there are no more items
-  int32_t has_steps;  // 0: no block of the other side is on the list
+  Block block[kConsumers];  // the owned block of each consumer
+  int32_t idx;              // of block[0] among those of all heads; -1: there are no more items
+  int32_t has_steps;        // 0: the list is empty, and nothing will be streamed
 };
 
-/// A step: what of its 64 rows are tokens, and whether it is the item's last.
+/// A step of 64 streamed rows: which rows hold a token, and whether it is the last of the item.
 struct alignas(16) BackwardStep {
   uint64_t row_bits;
   uint32_t is_last;
 };
 
-/// Shared memory of both kernels, from a multiple of 1 KiB on. Two consumers have a stream each, or
-/// share one if they own blocks of one tile: then they need the same.
-///   head_dim 128:  own 2 x 2 x 16 KiB; first 3 x 16 KiB and second 2 x 16 KiB a stream, shared 5
-///                  and 5: 224 KiB of 227
-///   head_dim  64:  own 2 x 2 x 8 KiB; first 6 x 8 KiB and second 5 x 8 KiB a stream, shared 11 and
-///                  11: 208 KiB
-/// The first tensor of the other side (q, or k) is needed longer than the second (dout, or v).
+/// Shared memory of both kernels; it begins at a multiple of 1 KiB.
+///
+/// A CTA has two consumers. Either each has its own stream (kConsumers = 1), or both share one
+/// (kConsumers = 2), which is possible where they own blocks of the same tile, whose list is the
+/// same.
+///   head_dim 128:  owned 2 consumers x 2 tensors x 16 KiB; in each stream 3 slots of the first
+///                  tensor and 2 of the second, of 16 KiB (shared stream: 5 and 5): 224 of 227 KiB
+///   head_dim  64:  owned 2 x 2 x 8 KiB; in each stream 6 and 5 slots of 8 KiB (11 and 11): 208 KiB
+/// The first streamed tensor (k, or q) has more slots than the second (v, or dout), because it is
+/// used twice: for s, and one step later for dq, or dk.
+///
+/// Barriers of a stream, and who arrives (x: kConsumers):
+///   full_owned          1 by the producer, and the bytes: `item` and the owned blocks are there
+///   empty_owned         4 x, each consumer warp: they have been read
+///   full_first/second   1 by the producer, and the bytes: the slot may be read
+///   empty_first/second  4 x, each consumer warp, in the dq kernel; 128 x, each lane, in the dk, dv
+///                       kernel (fine_dkv_consumer.h): the slot may be overwritten
 template <int kHeadDim, int kConsumers>
 struct BackwardSmem {
   static_assert(kConsumers == 1 || kConsumers == 2, "consumers of a stream");
   static constexpr int kStreams = 2 / kConsumers;
   static constexpr int kSlabs = kHeadDim / kSlabElements;
   static constexpr int kBufferBytes = kSlabs * kSlabBytes;
-  static constexpr uint32_t kStages = kHeadDim == 128 ? 5 : 11;  // of both tensors and half of both
+  static constexpr uint32_t kStages = kHeadDim == 128 ? 5 : 11;  // of both tensors / consumer
   static constexpr uint32_t kFirstStages = kConsumers == 2 ? kStages : (kStages + 1) / 2;
   static constexpr uint32_t kSecondStages = kConsumers == 2 ? kStages : kStages / 2;
 
   struct Buffers {
-    uint8_t own[kConsumers][2][kBufferBytes];  // of each consumer: q and dout, or k and v
+    uint8_t owned[kConsumers][2][kBufferBytes];  // q and dout, or k and v, of each consumer
     uint8_t first[kFirstStages][kBufferBytes];
     uint8_t second[kSecondStages][kBufferBytes];
   };
   struct Stream {
-    float minus_lse_log2[kFirstStages][kBlockTokens];  // of queries that stream
+    float minus_lse_log2[kFirstStages][kBlockTokens];  // of streamed queries; not used in dq
     float delta[kSecondStages][kBlockTokens];
     BackwardStep step[kFirstStages];
     BackwardItem<kConsumers> item[2];  // of even and odd items
-    // The producer's own, for want of registers.
-    int32_t head[2];  // coordinates of the head that streams
+    // State of the producer, which has few registers.
+    int32_t head[2];  // coordinates of the current head in the two tensor maps
     int32_t next_item;
     uint32_t item_parity;
-    // full: one arrival of the producer, and the bytes. empty: one of each consuming warp, or, of
-    // slots of queries, of each of its lanes (fine_dkv_consumer.h).
-    uint64_t full_own, empty_own;
+    uint64_t full_owned, empty_owned;
     uint64_t full_first[kFirstStages], empty_first[kFirstStages];
     uint64_t full_second[kSecondStages], empty_second[kSecondStages];
   };
@@ -101,7 +110,7 @@ struct BackwardSmem {
   static constexpr int kAlignment = 1024;
 };
 
-/// A slot of a ring of kStages, and the parity of its phase; in one register.
+/// A slot of a ring of kStages slots and the parity of its current phase, in one register.
 template <uint32_t kStages>
 struct RingSlot {
   uint32_t bits = 0;

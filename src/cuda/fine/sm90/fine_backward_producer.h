@@ -1,12 +1,19 @@
-// The producer of a stream of the fine backward: one warp that brings the blocks of its consumers'
-// items. Device-only.
+// The producer of one stream of the backward fine kernels: a warp that copies the owned and the
+// streamed blocks of each item to shared memory by TMA. Device-only.
 //
-// The list of an item is walked twice at most: full blocks first, a step each, then short ones
-// (from the far edges of the grid) packed into steps of 64 rows as the forward does (schedule.h). A
-// step is announced to the consumers only when it is known whether another follows.
+//   for each item from the queue:
+//     wait empty_owned -> copy the owned blocks (completes full_owned together with publish_item)
+//     for each step of the list: wait empty_first -> copy q (or k), lse
+//                                wait empty_second -> copy dout (or v), delta
+//                                close_step: zero rows without a token, arrive on both full
 //
-// It has 24 registers at head_dim 128, as the consumers need the others: what can be read again is
-// not kept.
+// The list of an item is read once or twice: first all full blocks, which are one step each; then,
+// if there are any, the partial blocks, which are packed into steps of 64 rows as in the forward
+// schedule (schedule.h). A step is closed only when the next one opens or the list has ended,
+// because its is_last must be known.
+//
+// The producer has 24 registers at head_dim 128, since the consumers need the others. It therefore
+// reads values again rather than keep them.
 #pragma once
 
 #include "src/cuda/fine/sm90/copy_block.h"
@@ -16,13 +23,13 @@
 
 namespace vsa::cuda::sm90 {
 
-/// Of a block without a token, in global memory.
-__device__ __forceinline__ const QueryStatistics& statistics_of_nothing() {
-  static constexpr QueryStatistics kNothing = QueryStatistics::of_nothing();
-  return kNothing;
+/// The statistics of a block without tokens, in global memory.
+__device__ __forceinline__ const QueryStatistics& empty_statistics() {
+  static constexpr QueryStatistics kEmpty = QueryStatistics::empty();
+  return kEmpty;
 }
 
-/// @tparam kOwnsKeys  whether items are blocks of keys and queries stream, else the other way round
+/// @tparam kOwnsKeys  whether keys are owned and queries streamed, or the other way round
 template <int kHeadDim, int kConsumers, bool kOwnsKeys>
 class BackwardProducer {
  public:
@@ -32,8 +39,8 @@ class BackwardProducer {
   __device__ __forceinline__ BackwardProducer(const FineBackwardParams& params, Smem& smem,
                                               uint32_t stream)
       : p_(params),
-        own_(kOwnsKeys ? params.kv : params.q),
-        other_(kOwnsKeys ? params.q : params.kv),
+        owned_(kOwnsKeys ? params.kv : params.q),
+        streamed_(kOwnsKeys ? params.q : params.kv),
         buffers_(smem.buffers[stream]),
         s_(smem.stream[stream]),
         lane_(threadIdx.x % 32) {}
@@ -46,7 +53,7 @@ class BackwardProducer {
     __syncwarp();
     while (true) {
       const int32_t item = s_.next_item;
-      barrier_wait(smem_address(&s_.empty_own), s_.item_parity ^ 1);
+      barrier_wait(smem_address(&s_.empty_owned), s_.item_parity ^ 1);
       if (item >= p_.num_items) break;
       produce(item);
       __syncwarp();
@@ -55,7 +62,7 @@ class BackwardProducer {
     }
     if (lane_ == 0) {
       s_.item[s_.item_parity].idx = -1;
-      barrier_arrive(smem_address(&s_.full_own));
+      barrier_arrive(smem_address(&s_.full_owned));
     }
   }
 
@@ -66,35 +73,35 @@ class BackwardProducer {
   };
 
   __device__ __forceinline__ void produce(int32_t item) {
-    int32_t taken = 0;  // asked for now, so that it arrives while the consumers' own is fetched
+    int32_t taken = 0;  // requested first, so that copying the owned blocks hides the latency
     if (lane_ == 0) taken = atomicAdd(p_.next_item, kConsumers);
-    const bool has_tokens = load_own(item);
+    const bool has_tokens = load_owned(item);
     if (lane_ == 0) s_.next_item = taken + static_cast<int32_t>(2 * grid_dim());
-    const int32_t head_idx = item / own_.plan.num_blocks();
-    const int32_t tile = item % own_.plan.num_blocks() / own_.plan.blocks_per_tile;
+    const int32_t head_idx = item / owned_.plan.num_blocks();
+    const int32_t tile = item % owned_.plan.num_blocks() / owned_.plan.blocks_per_tile;
     packer_ = {};
     if (has_tokens) {
       if constexpr (kOwnsKeys) {
-        other_head_ = head_idx * p_.group_size;
+        streamed_head_ = head_idx * p_.group_size;
 #pragma unroll 1
         do {
-          const int64_t row = int64_t{other_head_} * own_.plan.num_tiles + tile;
+          const int64_t row = int64_t{streamed_head_} * owned_.plan.num_tiles + tile;
           const int64_t begin = __ldg(p_.lut_t.offset + row);
-          feed({p_.lut_t.index + begin,
-                static_cast<int32_t>(__ldg(p_.lut_t.offset + row + 1) - begin)});
-          packer_.row = kBlockTokens;  // a step is of one head
-        } while (++other_head_ % p_.group_size != 0);
+          load_steps({p_.lut_t.index + begin,
+                      static_cast<int32_t>(__ldg(p_.lut_t.offset + row + 1) - begin)});
+          packer_.row = kBlockTokens;  // the next head begins a new step
+        } while (++streamed_head_ % p_.group_size != 0);
       } else {
-        other_head_ = head_idx / p_.group_size;
-        const int64_t row = int64_t{head_idx} * own_.plan.num_tiles + tile;
-        feed({p_.lut.index + row * p_.lut.dims.pitch,
-              clamp_to(__ldg(p_.lut.count + row), static_cast<int32_t>(p_.lut.dims.pitch))});
+        streamed_head_ = head_idx / p_.group_size;
+        const int64_t row = int64_t{head_idx} * owned_.plan.num_tiles + tile;
+        load_steps({p_.lut.index + row * p_.lut.dims.pitch,
+                    clamp_to(__ldg(p_.lut.count + row), static_cast<int32_t>(p_.lut.dims.pitch))});
       }
     }
     if (packer_.num_steps > 0) {
       close_step(true);
     } else {
-      announce_item(false);
+      publish_item(false);
     }
   }
 
@@ -103,7 +110,7 @@ class BackwardProducer {
     return {block.x, block.y, block.z, static_cast<uint32_t>(block.w)};
   }
 
-  /// Coordinates of a head in both maps of a side.
+  /// Sets s_.head to the coordinates of a head in both tensor maps of a side.
   __device__ __forceinline__ void set_head(const BackwardSide& side, int32_t head_idx) {
     if (const uint32_t which = thread_idx() % 32; which < 2) {
       s_.head[which] = head_idx / side.num_heads * side.step[which].batch +
@@ -112,22 +119,22 @@ class BackwardProducer {
     __syncwarp();
   }
 
-  /// Starts copying the consumers' own blocks.
-  /// @return whether there is a token among them
-  __device__ __forceinline__ bool load_own(int32_t item_idx) {
-    set_head(own_, item_idx / own_.plan.num_blocks());
-    const uint32_t full = smem_address(&s_.full_own);
+  /// Starts copying the blocks that the consumers own.
+  /// @return whether there is a token in them
+  __device__ __forceinline__ bool load_owned(int32_t item_idx) {
+    set_head(owned_, item_idx / owned_.plan.num_blocks());
+    const uint32_t full = smem_address(&s_.full_owned);
     int tokens = 0;
 #pragma unroll
     for (int c = 0; c < kConsumers; ++c) {
-      const Block block = block_at(own_, item_idx % own_.plan.num_blocks() + c);
+      const Block block = block_at(owned_, item_idx % owned_.plan.num_blocks() + c);
       tokens += block.len();
       if (lane_ != 0) continue;
       s_.item[s_.item_parity].block[c] = block;
       barrier_expect(full, 2 * Copy::bytes(block));
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        Copy::start(own_.maps[i], block, smem_address(buffers_.own[c][i]), 0, s_.head[i], full);
+        Copy::start(owned_.maps[i], block, smem_address(buffers_.owned[c][i]), 0, s_.head[i], full);
       }
     }
     if (lane_ == 0) s_.item[s_.item_parity].idx = item_idx;
@@ -135,22 +142,22 @@ class BackwardProducer {
     return tokens > 0;
   }
 
-  /// All steps of one list.
-  __device__ __forceinline__ void feed(const TileList& list) {
-    set_head(other_, other_head_);
-    bool has_short = true;
+  /// Loads all steps of one list.
+  __device__ __forceinline__ void load_steps(const TileList& list) {
+    set_head(streamed_, streamed_head_);
+    bool has_partial = true;
 #pragma unroll 1
-    for (bool packs = false; has_short; packs = true) {
-      has_short = false;
+    for (bool is_second_pass = false; has_partial; is_second_pass = true) {
+      has_partial = false;
 #pragma unroll 1
-      for (int32_t base = 0; base < list.count * other_.plan.blocks_per_tile; base += 32) {
+      for (int32_t base = 0; base < list.count * streamed_.plan.blocks_per_tile; base += 32) {
         int32_t idx = 0;
         const Block block = block_of(list, base + static_cast<int32_t>(lane_), idx);
         const unsigned full = __ballot_sync(~0U, block.len() == kBlockTokens);
-        const unsigned some = __ballot_sync(~0U, block.len() > 0) & ~full;
-        has_short = has_short || (!packs && some != 0);
+        const unsigned partial = __ballot_sync(~0U, block.len() > 0) & ~full;
+        has_partial = has_partial || (!is_second_pass && partial != 0);
 #pragma unroll 1
-        for (unsigned left = packs ? some : full; left != 0; left &= left - 1) {
+        for (unsigned left = is_second_pass ? partial : full; left != 0; left &= left - 1) {
           const int from = __ffs(static_cast<int>(left)) - 1;
           load({__shfl_sync(~0U, block.w, from), __shfl_sync(~0U, block.h, from),
                 __shfl_sync(~0U, block.f, from), __shfl_sync(~0U, block.bits, from)},
@@ -160,26 +167,26 @@ class BackwardProducer {
     }
   }
 
-  /// Block i of the tiles on the list; one without rows if there is none.
+  /// Block i of the tiles on the list, and its number; a block without rows if there is none.
   __device__ __forceinline__ Block block_of(const TileList& list, int32_t i, int32_t& idx) const {
-    const int32_t per_tile = other_.plan.blocks_per_tile;
+    const int32_t per_tile = streamed_.plan.blocks_per_tile;
     if (i < list.count * per_tile) {
       const int32_t tile = __ldg(list.index + i / per_tile);
-      if (tile >= 0 && tile < other_.plan.num_tiles) {
+      if (tile >= 0 && tile < streamed_.plan.num_tiles) {
         idx = tile * per_tile + i % per_tile;
-        return block_at(other_, idx);
+        return block_at(streamed_, idx);
       }
     }
     return {0, 0, 0, 0};
   }
 
-  /// Starts copying a block into the open step, or into the next if it has no room.
+  /// Starts copying a block into the open step, or into a new one if the block does not fit.
   __device__ __forceinline__ void load(const Block& block, int32_t idx) {
     const bool is_first = packer_.num_steps == 0;
     const auto [row, opens_step] = packer_.place(block.len());
     if (opens_step) {
       if (is_first) {
-        announce_item(true);
+        publish_item(true);
       } else {
         close_step(false);
       }
@@ -199,7 +206,8 @@ class BackwardProducer {
     __syncwarp();
   }
 
-  /// One of the two tensors of a block, and what belongs to its queries.
+  /// Starts copying one of the two tensors of a block and, of queries, the statistics that are used
+  /// with it.
   template <int kWhich>
   __device__ __forceinline__ void copy(const Block& block, int32_t idx, int32_t row,
                                        const uint8_t (&buffer)[Smem::kBufferBytes],
@@ -208,20 +216,22 @@ class BackwardProducer {
     const auto rows = static_cast<uint32_t>((block.len() + 7) / 8 * 8);
     const uint32_t statistics_bytes = kOwnsKeys ? rows * sizeof(float) : 0;
     barrier_expect(smem_address(&full), Copy::bytes(block) + statistics_bytes);
-    Copy::start(other_.maps[kWhich], block, smem_address(buffer), row, s_.head[kWhich],
+    Copy::start(streamed_.maps[kWhich], block, smem_address(buffer), row, s_.head[kWhich],
                 smem_address(&full));
     if constexpr (kOwnsKeys) {
       const QueryStatistics& from =
-          p_.statistics[int64_t{other_head_} * other_.plan.num_blocks() + idx];
+          p_.statistics[int64_t{streamed_head_} * streamed_.plan.num_blocks() + idx];
       copy_bytes(smem_address(statistics + row), kWhich == 0 ? from.minus_lse_log2 : from.delta,
                  statistics_bytes, smem_address(&full));
     }
   }
 
+  /// Completes the open step: no block will be added to it.
   __device__ __forceinline__ void close_step(bool is_last) {
     const uint64_t bits = s_.step[first_.idx()].row_bits;
     if (bits != ~uint64_t{0}) {
-      // Their probabilities are 0, but 0 * NaN is NaN, and what lies there is old.
+      // The probabilities of rows without a token are 0, but 0 * NaN is NaN, and these rows still
+      // hold old data.
       Copy::zero_other_rows(smem_address(buffers_.first[first_.idx()]), bits, thread_idx() % 32);
       Copy::zero_other_rows(smem_address(buffers_.second[second_.idx()]), bits, thread_idx() % 32);
       if constexpr (kOwnsKeys) fill_statistics(bits);
@@ -235,8 +245,9 @@ class BackwardProducer {
     second_.advance();
   }
 
-  /// Statistics of the open step's rows behind its last block. By a copy, as all others come: so
-  /// nothing but the slot's barriers orders them before their use and after that of the old.
+  /// Sets the statistics of the rows after the open step's last block to those of no token. They
+  /// are written by bulk copies like all other statistics, so that the slot's barriers alone order
+  /// them after the reads of the old values and before those of the new ones.
   __device__ __forceinline__ void fill_statistics(uint64_t row_bits) const {
     const int32_t row = (kBlockTokens - __clzll(static_cast<int64_t>(row_bits)) + 7) / 8 * 8;
     if (row == kBlockTokens || thread_idx() % 32 != 0) return;
@@ -245,24 +256,25 @@ class BackwardProducer {
       barrier_expect(smem_address(&full), bytes);
       copy_bytes(smem_address(to + row), from, bytes, smem_address(&full));
     };
-    const QueryStatistics& nothing = statistics_of_nothing();
-    fill(s_.minus_lse_log2[first_.idx()], nothing.minus_lse_log2, s_.full_first[first_.idx()]);
-    fill(s_.delta[second_.idx()], nothing.delta, s_.full_second[second_.idx()]);
+    const QueryStatistics& empty = empty_statistics();
+    fill(s_.minus_lse_log2[first_.idx()], empty.minus_lse_log2, s_.full_first[first_.idx()]);
+    fill(s_.delta[second_.idx()], empty.delta, s_.full_second[second_.idx()]);
   }
 
-  __device__ __forceinline__ void announce_item(bool has_steps) {
+  /// Tells the consumers about the item, once load_owned was called.
+  __device__ __forceinline__ void publish_item(bool has_steps) {
     if (lane_ != 0) return;
     s_.item[s_.item_parity].has_steps = has_steps ? 1 : 0;
-    barrier_arrive(smem_address(&s_.full_own));
+    barrier_arrive(smem_address(&s_.full_owned));
   }
 
   const FineBackwardParams& p_;
-  const BackwardSide &own_, &other_;
+  const BackwardSide &owned_, &streamed_;
   typename Smem::Buffers& buffers_;
   typename Smem::Stream& s_;
   const uint32_t lane_;
-  int32_t other_head_ = 0;  // of the side that streams: batch * its num_heads
-  StepPacker packer_;       // steps of the item
+  int32_t streamed_head_ = 0;  // the streamed side's head, counted over all batch items
+  StepPacker packer_;          // steps of the item
   RingSlot<Smem::kFirstStages> first_;
   RingSlot<Smem::kSecondStages> second_;
 };

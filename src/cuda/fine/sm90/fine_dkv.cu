@@ -1,5 +1,7 @@
-// The dk and dv kernel of the fine backward for sm_90a; fine_backward_launch.h and
-// fine_dkv_consumer.h say how.
+// The backward fine kernel for dk and dv on sm_90a: each consumer owns 64 keys, and the queries
+// that keep them are streamed. fine_backward_launch.h has the data flow, the roles of the warps and
+// the launch, fine_backward_params.h shared memory and barriers, fine_dkv_consumer.h the
+// computation.
 #include "src/cuda/fine/sm90/fine_backward_launch.h"
 #include "src/cuda/fine/sm90/fine_dkv_consumer.h"
 

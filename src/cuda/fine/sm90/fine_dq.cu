@@ -1,5 +1,6 @@
-// The dq kernel of the fine backward for sm_90a; fine_backward_launch.h and fine_dq_consumer.h say
-// how.
+// The backward fine kernel for dq on sm_90a: each consumer owns 64 queries, and the keys on their
+// list are streamed. fine_backward_launch.h has the data flow, the roles of the warps and the
+// launch, fine_backward_params.h shared memory and barriers, fine_dq_consumer.h the computation.
 #include "src/cuda/fine/sm90/fine_backward_launch.h"
 #include "src/cuda/fine/sm90/fine_dq_consumer.h"
 

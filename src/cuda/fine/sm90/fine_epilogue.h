@@ -1,8 +1,12 @@
-// The end of a query block in the fine kernel: normalise, combine with the coarse branch, store in
-// the caller's order. Device-only.
+// The epilogue of the forward fine kernel: normalises out, combines it with the coarse branch and
+// stores it in the caller's layout. Device-only.
 //
-// Four neighbouring threads hold 2 columns each of the same rows; they swap them so that each has 8
-// in a row, loads 16 bytes of gate and stores 16 bytes of out, and the four together 64 bytes.
+//   registers: out, max, sum -> out / sum * gate_fine + gate_coarse * coarse_out -> global memory
+//                               max * scale + log(sum)                           -> lse
+//
+// The four lanes of a quad hold two adjacent columns each of every eight (fine_softmax.h). They
+// exchange them by shuffles so that each lane has 8 adjacent columns: it then loads 16 bytes of
+// gate and stores 16 bytes of out, and the quad 64 adjacent bytes.
 #pragma once
 
 #include <cstring>
@@ -12,7 +16,8 @@
 
 namespace vsa::cuda::sm90 {
 
-/// Transposes x among 4 neighbours: afterwards x[i] is what neighbour i had in x[own number].
+/// Transposes a 4 x 4 matrix over the lanes of a quad: afterwards x[i] of lane j is what x[j] of
+/// lane i was.
 __device__ __forceinline__ void transpose4(float (&x)[4]) {
   const bool odd = (threadIdx.x & 1U) != 0;
   const bool high = (threadIdx.x & 2U) != 0;
@@ -28,7 +33,7 @@ __device__ __forceinline__ void transpose4(float (&x)[4]) {
   }
 }
 
-/// Loads 16 bytes here and now: a plain load may wait until it is used.
+/// Loads 16 bytes. Volatile, because the compiler would delay a plain load until its first use.
 template <class Vector>
 __device__ __forceinline__ void load_early(const void* from, Vector& to) {
   static_assert(sizeof(Vector) == 16);
@@ -39,10 +44,10 @@ __device__ __forceinline__ void load_early(const void* from, Vector& to) {
   memcpy(&to, word, sizeof(to));
 }
 
-/// One warpgroup's rows of one query block.
+/// The epilogue of one query block, whose 64 rows one warpgroup holds.
 template <class T, int kHeadDim>
 struct Epilogue {
-  static constexpr int kPieces = kHeadDim / 32;  // of 8 columns a thread has in each row
+  static constexpr int kPieces = kHeadDim / 32;  // pieces of 8 columns of a thread in each row
 
   const FineParams& p;
   const int32_t item;
@@ -50,14 +55,15 @@ struct Epilogue {
   __device__ __forceinline__ Epilogue(const FineParams& params, int32_t item_idx)
       : p(params), item(item_idx) {}
 
-  /// Row `i` (0 or 1) of this thread in the block.
+  /// The row of the block that is row `i` (0 or 1) of this thread.
   __device__ __forceinline__ static int32_t row(int i) {
     return static_cast<int32_t>(thread_idx() / 32 % 4 * 16 + thread_idx() % 32 / 4) + i * 8;
   }
-  /// First column of piece i.
+  /// The first column of this thread's piece i.
   __device__ __forceinline__ static int32_t column(int i) {
     return static_cast<int32_t>((i * 4 + threadIdx.x % 4) * 8);
   }
+  /// Offset in elements of the token at `position` of this item's head.
   template <class AnyRows>
   __device__ __forceinline__ int64_t offset(const AnyRows& rows, int64_t position) const {
     const int32_t head_idx = item / p.num_pairs;
@@ -65,9 +71,10 @@ struct Epilogue {
            position * rows.seq;
   }
 
-  /// Brings the gate into L2, for store to find it there: a thread one of the 128-byte lines.
+  /// Prefetches the gate of the block to L2 when the block begins; each thread prefetches one line
+  /// of 128 bytes.
   __device__ __forceinline__ void prefetch_gate(const Block& block) const {
-    constexpr int kLines = kHeadDim / 64;  // of a row
+    constexpr int kLines = kHeadDim / 64;  // lines of a row
     const auto idx = static_cast<int32_t>(thread_idx() % 128);
     if (p.gate.data == nullptr || idx / kLines >= block.len()) return;
     const T* line = static_cast<const T*>(p.gate.data) +
@@ -75,11 +82,12 @@ struct Epilogue {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
   }
 
+  /// Stores out and lse of the block's tokens, and zeros in padding rows.
   /// @param q_block  number of the block
   __device__ __forceinline__ void store(const Block& block, int32_t q_block,
                                         float (&out)[kHeadDim / 2],
                                         const SoftmaxState& softmax) const {
-    const Terms terms = load_terms(block, q_block);
+    const CombineOperands operands = load_combine_operands(block, q_block);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float sum = softmax.sum[r];
@@ -107,7 +115,7 @@ struct Epilogue {
           for (int j = 0; j < 4; ++j) x[2 * j + c] = four[j] * inverse;
         }
         if (!stored) continue;
-        if (p.coarse_out != nullptr) add_coarse(x, terms.coarse[i], terms.gate[r][i]);
+        if (p.coarse_out != nullptr) add_coarse(x, operands.coarse[i], operands.gate[r][i]);
         uint4 packed{HalfType<T>::pack(x[0], x[1]), HalfType<T>::pack(x[2], x[3]),
                      HalfType<T>::pack(x[4], x[5]), HalfType<T>::pack(x[6], x[7])};
         if (!valid) packed = uint4{0, 0, 0, 0};
@@ -116,36 +124,38 @@ struct Epilogue {
     }
   }
 
-  /// What out is combined with, of this thread's pieces.
-  struct Terms {
+  /// The gate and the coarse output that this thread's pieces are combined with.
+  struct CombineOperands {
     uint4 gate[2][kPieces];
-    float4 coarse[kPieces][2];  // the same in all rows of a tile
+    float4 coarse[kPieces][2];  // the same for all rows of a tile
   };
 
-  /// All loads are on their way before the first is used.
-  __device__ __forceinline__ Terms load_terms(const Block& block, int32_t q_block) const {
-    Terms terms{};
-    if (p.coarse_out == nullptr) return terms;
+  /// Issues all loads before the first result is used, which overlaps their latencies.
+  __device__ __forceinline__ CombineOperands load_combine_operands(const Block& block,
+                                                                   int32_t q_block) const {
+    CombineOperands operands{};
+    if (p.coarse_out == nullptr) return operands;
     const int32_t q_tile = max(q_block, 0) / p.q_plan.blocks_per_tile;
     const float* coarse =
         p.coarse_out + (int64_t{item / p.num_pairs} * p.q_plan.num_tiles + q_tile) * kHeadDim;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
 #pragma unroll
-      for (int c = 0; c < 2; ++c) load_early(coarse + column(i) + 4 * c, terms.coarse[i][c]);
+      for (int c = 0; c < 2; ++c) load_early(coarse + column(i) + 4 * c, operands.coarse[i][c]);
     }
-    if (p.gate.data == nullptr) return terms;
+    if (p.gate.data == nullptr) return operands;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if (row(r) >= block.len()) continue;
       const T* gate =
           static_cast<const T*>(p.gate.data) + offset(p.gate, position_of(p.q_plan, block, row(r)));
 #pragma unroll
-      for (int i = 0; i < kPieces; ++i) load_early(gate + column(i), terms.gate[r][i]);
+      for (int i = 0; i < kPieces; ++i) load_early(gate + column(i), operands.gate[r][i]);
     }
-    return terms;
+    return operands;
   }
 
+  /// x += gate_coarse * coarse_out, for one piece.
   __device__ __forceinline__ void add_coarse(float (&x)[8], const float4 (&coarse)[2],
                                              const uint4& gates) const {
     const float c[8] = {coarse[0].x, coarse[0].y, coarse[0].z, coarse[0].w,

@@ -1,18 +1,29 @@
-// The fine kernel for sm_90a: token-level attention of query blocks to the blocks on their
-// schedule, with the combine stage in its epilogue.
+// The forward fine kernel for sm_90a: token-level attention of query blocks to the key blocks on
+// their schedule, with the combine stage in its epilogue.
 //
-//   warps 0-3     producers: blocks of q, k, v from the caller's layout, through TMA
-//   4 warps each  consumers: two halves of a pair (fine_consumer.h) or three halves of any
-//                 (fine_half_consumer.h), see FineShape
+//   q, k, v in the caller's layout      schedule: which key blocks in which order (plan/schedule.h)
+//        |                                 |
+//        +---- TMA, producer warps --------+
+//        v
+//   shared memory: q, rings of k and v slots
+//        | wgmma, consumer warpgroups: s = q k^T, online softmax, out += p v, all in registers
+//        v
+//   epilogue: out / sum * gate_fine + gate_coarse * coarse_out -> out, lse in the caller's layout
 //
-// Persistent: the CTAs, one on each multiprocessor, take the units of batch x head in turn, at
-// head_dim 128 from a queue, heads outermost, so that all work on one head's k and v at a time and
-// find them in L2.
+//   head_dim 128   warps 0-3: producers of k and v of ring 0 and ring 1; warps 4-7 and 8-11: one
+//                  consumer for each half of a pair (fine_pair_consumer.h)
+//   head_dim 64    warps 0-2: one producer for each ring, warp 3 idles; warps 4-7, 8-11 and 12-15:
+//                  one consumer for each ring (fine_block_consumer.h)
+//
+// fine_params.h has the units of work, the shared memory plan and the barriers.
+//
+// The kernel is persistent, with one CTA on each multiprocessor. Units are numbered with the heads
+// outermost, so that all CTAs work on the keys of one head at a time and find them in L2.
 #include <algorithm>
 
-#include "src/cuda/fine/sm90/fine_consumer.h"
-#include "src/cuda/fine/sm90/fine_half_consumer.h"
+#include "src/cuda/fine/sm90/fine_block_consumer.h"
 #include "src/cuda/fine/sm90/fine_kernel.h"
+#include "src/cuda/fine/sm90/fine_pair_consumer.h"
 #include "src/cuda/fine/sm90/fine_producer.h"
 #include "src/cuda/support/launch.h"
 #include "src/cuda/support/pdl.h"
@@ -35,23 +46,23 @@ __device__ __forceinline__ void init_barriers(FineSmem<kHeadDim>& s) {
   }
   for (int i = 0; i < kUnitStages; ++i) {
     barrier_init(smem_address(&s.full_unit[i]), 1);
-    barrier_init(smem_address(&s.empty_unit[i]), kSharingWarps - 1);
+    barrier_init(smem_address(&s.empty_unit[i]), kPairProducers - 1);
   }
-  barrier_init(smem_address(&s.meet), 2 * kWarpsPerConsumer);
+  barrier_init(smem_address(&s.pair_barrier), 2 * kWarpsPerConsumer);
   fence_barrier_init();
 }
 
-/// A pair's streams have a warp each, so that a slot that frees late holds up no other; a half's
-/// ring has one.
+/// At head_dim 128 the k and the v slots of each ring have a producer warp of their own, so that a
+/// slot that is freed late delays no other copies. At head_dim 64 one warp serves a whole ring.
 template <int kHeadDim>
 __device__ __forceinline__ void produce(const FineParams& params, FineSmem<kHeadDim>& smem) {
   const uint32_t warp = threadIdx.x / 32;
   if constexpr (!FineShape<kHeadDim>::kPaired) {
     if (warp < FineSmem<kHeadDim>::kRings) Producer<kHeadDim, true, true>(params, smem, warp).run();
-  } else if (warp < kSharingWarps / 2) {
+  } else if (warp < kPairProducers / 2) {
     Producer<kHeadDim, true, false>(params, smem, warp).run();
   } else {
-    Producer<kHeadDim, false, true>(params, smem, warp - kSharingWarps / 2).run();
+    Producer<kHeadDim, false, true>(params, smem, warp - kPairProducers / 2).run();
   }
 }
 
@@ -68,15 +79,15 @@ __global__ void __launch_bounds__(FineShape<kHeadDim>::kThreads, 1)
 
   const uint32_t warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
-    give_registers<FineShape<kHeadDim>::kProducerRegisters>();
+    setmaxnreg_dec<FineShape<kHeadDim>::kProducerRegisters>();
     produce(params, smem);
   } else {
-    take_registers<FineShape<kHeadDim>::kConsumerRegisters>();
+    setmaxnreg_inc<FineShape<kHeadDim>::kConsumerRegisters>();
     const int consumer = static_cast<int>(warpgroup) - 1;
     if constexpr (FineShape<kHeadDim>::kPaired) {
-      Consumer<T, kHeadDim>(params, smem, consumer).run();
+      PairConsumer<T, kHeadDim>(params, smem, consumer).run();
     } else {
-      HalfConsumer<T, kHeadDim>(params, smem, consumer).run();
+      BlockConsumer<T, kHeadDim>(params, smem, consumer).run();
     }
   }
 }
@@ -86,8 +97,8 @@ Status launch_fine(const FineParams& given, const KernelLaunch& how) {
   constexpr int kBytes = sizeof(FineSmem<kHeadDim>) + FineSmem<kHeadDim>::kAlignment;
   static_assert(kBytes <= 232448, "a CTA has at most 227 KiB");
   FineParams params = given;
-  params.num_whole = Unit<kHeadDim>::num_whole(params.num_items, how.at.num_sms);
-  const int32_t num_units = Unit<kHeadDim>::count(params.num_items, params.num_whole);
+  params.num_pair_items = WorkUnit<kHeadDim>::num_pair_items(params.num_items, how.at.num_sms);
+  const int32_t num_units = WorkUnit<kHeadDim>::count(params.num_items, params.num_pair_items);
   return launch(how.at, fine_fwd_kernel<T, kHeadDim>,
                 {.grid = dim3(static_cast<unsigned>(std::min(num_units, how.at.num_sms))),
                  .block = dim3(FineShape<kHeadDim>::kThreads),

@@ -1,4 +1,4 @@
-// Entrance of the fine kernel. Host-only.
+// Launch function of the forward fine kernel. Host-only.
 #pragma once
 
 #include "src/cuda/fine/sm90/fine_params.h"
@@ -7,7 +7,7 @@
 
 namespace vsa::cuda::sm90 {
 
-/// Starts the kernel on the current device.
+/// Launches the kernel on the current device.
 Status run_fine(const FineParams& params, const KernelLaunch& how);
 
 }  // namespace vsa::cuda::sm90

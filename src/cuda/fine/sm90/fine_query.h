@@ -1,4 +1,4 @@
-// The query rows of a consumer, in registers. Device-only.
+// Loads the query rows of a consumer from shared memory into registers. Device-only.
 #pragma once
 
 #include "src/cuda/fine/sm90/descriptor.h"
@@ -7,12 +7,13 @@
 
 namespace vsa::cuda::sm90 {
 
-/// The A operand of all products of 64 rows with keys, from a swizzled buffer; a warpgroup
-/// together.
-/// @param buffer  in shared memory
+/// Loads 64 query rows from a swizzled buffer as the A operands of all products with keys. All
+/// threads of a warpgroup call it.
+/// @param buffer  address in shared memory
 /// @param sign    0x80008000 negates the rows, 0 does not
-/// @param len     rows that hold a token. The others become 0: what lies there must not decide
-///                whether their warp makes its scores again, which rounds otherwise.
+/// @param len     number of rows that hold a token. The other rows become 0: old data there must
+///                not decide whether the warp recomputes its scores, because mma.sync rounds
+///                differently from wgmma.
 template <int kSteps>
 __device__ __forceinline__ void load_query(uint32_t (&q)[kSteps][4], uint32_t buffer, uint32_t sign,
                                            int32_t len) {
@@ -20,7 +21,7 @@ __device__ __forceinline__ void load_query(uint32_t (&q)[kSteps][4], uint32_t bu
 #pragma unroll
   for (int i = 0; i < kSteps; ++i) {
     const uint32_t piece = static_cast<uint32_t>(i % 4 * 2) + threadIdx.x % 32 / 16;
-    load_matrices(q[i], buffer + static_cast<uint32_t>(i / 4 * kSlabBytes) + swizzled(row, piece));
+    ldmatrix_x4(q[i], buffer + static_cast<uint32_t>(i / 4 * kSlabBytes) + swizzled(row, piece));
 #pragma unroll
     for (int j = 0; j < 4; ++j) q[i][j] ^= sign;
   }
@@ -30,7 +31,8 @@ __device__ __forceinline__ void load_query(uint32_t (&q)[kSteps][4], uint32_t bu
   for (int i = 0; i < kSteps; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      if (first + j % 2 * 8 >= len) q[i][j] = 0;  // registers 0 and 2: this row; 1 and 3: 8 below
+      // Registers 0 and 2 hold row `first`, registers 1 and 3 the row 8 below it.
+      if (first + j % 2 * 8 >= len) q[i][j] = 0;
     }
   }
 }

@@ -1,8 +1,14 @@
 // The online softmax of 64 query rows over slots of 64 keys, in the registers of wgmma.
 // Device-only.
 //
-// A thread holds of two rows (lane / 4 and lane / 4 + 8 of its warp's 16) the columns 8 j + 2
-// (lane % 4) and the next: element 4 j + c of an accumulator is column c % 2 of row c / 2.
+// Which elements a thread holds: wgmma gives a warp 16 rows, and a thread two of them,
+//   row lane / 4 (c = 0, 1) and row lane / 4 + 8 (c = 2, 3),
+// of which element 4 j + c of an accumulator is column 8 j + 2 (lane % 4) + c % 2. The four lanes
+// of a quad (equal lane / 4) together hold a whole row.
+//
+// The maximum of a row is not updated in every step. Probabilities are exp2(scale_log2 (s - max))
+// with a maximum that may be older than the scores. out and sum are relative to the same maximum,
+// so out / sum is exact as long as nothing overflows; needs_rescale tells when that is in danger.
 #pragma once
 
 #include "src/cuda/fine/sm90/ptx.h"
@@ -11,72 +17,71 @@
 
 namespace vsa::cuda::sm90 {
 
-inline constexpr int kScores = kBlockTokens / 2;  // a thread's scores of a slot
+inline constexpr int kScores = kBlockTokens / 2;  // scores of a thread: 64 x 64 over 128 threads
 
-/// Scores of rows of the slot that hold no token become -inf.
+/// Sets the scores of keys to -inf where the slot's row holds no token.
 __device__ __forceinline__ void mask_scores(float (&s)[kScores], uint64_t row_bits) {
   if (row_bits == ~uint64_t{0}) return;
 #pragma unroll
   for (int word = 0; word < 2; ++word) {
-    const uint32_t mine = static_cast<uint32_t>(row_bits >> (32 * word)) >> (threadIdx.x % 4 * 2);
+    const uint32_t bits = static_cast<uint32_t>(row_bits >> (32 * word)) >> (threadIdx.x % 4 * 2);
 #pragma unroll
     for (int i = 0; i < kScores / 2; ++i) {
-      if ((mine >> (i / 4 * 8 + i % 2) & 1U) == 0) s[word * kScores / 2 + i] = kMinusInfinity;
+      if ((bits >> (i / 4 * 8 + i % 2) & 1U) == 0) s[word * kScores / 2 + i] = kMinusInfinity;
     }
   }
 }
 
+/// Multiplies the elements of an accumulator by the factor of their row.
 template <int kCount>
-__device__ __forceinline__ void rescale_rows(float (&out)[kCount], const float (&by)[2]) {
+__device__ __forceinline__ void rescale_rows(float (&out)[kCount], const float (&factor)[2]) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) out[i] *= by[i / 2 % 2];
+  for (int i = 0; i < kCount; ++i) out[i] *= factor[i / 2 % 2];
 }
 
-/// What the softmax knows of a thread's two rows.
+/// The running maximum and sum of a thread's two rows.
 struct SoftmaxState {
-  /// Probabilities are relative to the maximum of the row when it was last admitted. A later score
-  /// may be larger while no thread's sum of a step exceeds this: all that counts is that a row's
-  /// sums have the same maximum and nothing overflows.
-  static constexpr float kMostSum = 256.0F;
-  float max[2] = {kMinusInfinity, kMinusInfinity};  ///< of raw scores that were admitted
+  /// Largest sum of a thread's probabilities of one step that is accepted without a new maximum.
+  static constexpr float kMaxUnscaledSum = 256.0F;
+  float max[2] = {kMinusInfinity, kMinusInfinity};  ///< of unscaled scores; same in a quad
   float sum[2] = {0.0F, 0.0F};                      ///< of this thread's columns only
 
-  /// Lets maxima grow to those of the scores of slots.
-  /// @param by  what is relative to the old maxima must be multiplied by it: exactly 1 in rows
-  ///            whose maximum did not grow
+  /// Raises the maxima to those of the given scores, and rescales the sums.
+  /// @param factor  out must be multiplied by it: exactly 1 in rows whose maximum did not grow
   template <int kSlots>
-  __device__ __forceinline__ void admit(const float (&s)[kSlots][kScores], float scale_log2,
-                                        float (&by)[2]) {
-    float most[4] = {s[0][0], s[0][1], s[0][2], s[0][3]};  // columns apart: shorter chains
+  __device__ __forceinline__ void update_max(const float (&s)[kSlots][kScores], float scale_log2,
+                                             float (&factor)[2]) {
+    // Two partial maxima for each row shorten the dependent chain.
+    float partial[4] = {s[0][0], s[0][1], s[0][2], s[0][3]};
 #pragma unroll
     for (int i = 4; i < kSlots * kScores; ++i) {
-      most[i % 4] = fmaxf(most[i % 4], s[i / kScores][i % kScores]);
+      partial[i % 4] = fmaxf(partial[i % 4], s[i / kScores][i % kScores]);
     }
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      float all = fmaxf(most[2 * row], most[2 * row + 1]);
-      all = fmaxf(all, __shfl_xor_sync(~0U, all, 1));
-      all = fmaxf(all, __shfl_xor_sync(~0U, all, 2));
-      const float grown = fmaxf(max[row], all);  // NaN does not count
-      by[row] = grown == max[row] ? 1.0F : exp2_fast((max[row] - grown) * scale_log2);
-      max[row] = grown;
-      sum[row] *= by[row];
+      float row_max = fmaxf(partial[2 * row], partial[2 * row + 1]);
+      row_max = fmaxf(row_max, __shfl_xor_sync(~0U, row_max, 1));
+      row_max = fmaxf(row_max, __shfl_xor_sync(~0U, row_max, 2));
+      const float new_max = fmaxf(max[row], row_max);  // fmaxf ignores NaN
+      factor[row] = new_max == max[row] ? 1.0F : exp2_fast((max[row] - new_max) * scale_log2);
+      max[row] = new_max;
+      sum[row] *= factor[row];
     }
   }
 
-  /// Turns admitted scores into probabilities.
+  /// Turns scores, none of them above the maximum, into probabilities, and adds them to `sum`.
   __device__ __forceinline__ void exponentiate(float (&s)[kScores], float scale_log2) {
     exponentiate(s, scale_log2, sum);
   }
 
-  /// Turns scores into probabilities relative to the maxima so far, and adds this thread's to
-  /// `sums`. Wrong if these are `outgrown`.
+  /// Turns scores into probabilities relative to the current maxima, and adds them to `sums`. If
+  /// needs_rescale(sums), the result must be thrown away (fine_recompute.h).
   __device__ __forceinline__ void exponentiate(float (&s)[kScores], float scale_log2,
                                                float (&sums)[2]) const {
     float offset[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      // Without a finite score there is nothing to subtract: exp2(-inf) is the right 0.
+      // A row without a finite score has nothing to subtract, and exp2(-inf) is the correct 0.
       offset[row] = max[row] == kMinusInfinity ? 0.0F : max[row] * scale_log2;
     }
 #pragma unroll
@@ -86,19 +91,23 @@ struct SoftmaxState {
     }
   }
 
-  /// Whether scores must be admitted after all: in a row of this warp their probabilities are
-  /// large, or there is no maximum yet. NaN is as right as it gets.
-  /// @param sums  of this thread's probabilities of a step
-  __device__ __forceinline__ bool outgrown(const float (&sums)[2]) const {
-    float most[2];
+  /// Whether the maxima must be raised before the scores of this step become probabilities: some
+  /// thread of the warp has a sum above kMaxUnscaledSum, or a row has no maximum yet. A sum that is
+  /// NaN does not count, as no maximum would repair it. All lanes of a warp call it and get the
+  /// same answer.
+  /// @param sums  of this thread's probabilities of the step
+  __device__ __forceinline__ bool needs_rescale(const float (&sums)[2]) const {
+    float limit[2];
 #pragma unroll
-    for (int row = 0; row < 2; ++row) most[row] = max[row] == kMinusInfinity ? -1.0F : kMostSum;
-    return __any_sync(
-               ~0U, static_cast<int>(sums[0] > most[0]) | static_cast<int>(sums[1] > most[1])) != 0;
+    for (int row = 0; row < 2; ++row) {
+      limit[row] = max[row] == kMinusInfinity ? -1.0F : kMaxUnscaledSum;
+    }
+    return __any_sync(~0U, static_cast<int>(sums[0] > limit[0]) |
+                               static_cast<int>(sums[1] > limit[1])) != 0;
   }
 
-  /// Sums over all columns, after the last slot.
-  __device__ __forceinline__ void finish() {
+  /// Adds up the sums of the four lanes of each row, after the last slot.
+  __device__ __forceinline__ void reduce_sums() {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       sum[row] += __shfl_xor_sync(~0U, sum[row], 1);
@@ -107,7 +116,7 @@ struct SoftmaxState {
   }
 };
 
-/// Probabilities as the A operand of four wgmma of 16 keys each.
+/// Rounds the probabilities of 64 keys to T, as the A operands of four wgmma of 16 keys each.
 template <class T>
 __device__ __forceinline__ void pack_probabilities(const float (&s)[kScores],
                                                    uint32_t (&p)[kBlockTokens / 16][4]) {

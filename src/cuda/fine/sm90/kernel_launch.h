@@ -1,5 +1,4 @@
-// What the launch of a fine kernel, forward or backward, depends on besides its parameters.
-// Host-only.
+// Where and for which types a fine kernel, forward or backward, is launched. Host-only.
 #pragma once
 
 #include "src/cuda/support/launch.h"

@@ -1,5 +1,5 @@
-// The sm_90a instructions that the fine kernels are made of, each as one function; wgmma is in
-// wgmma.h. Device-only.
+// One inline function for each special instruction of the fine kernels: mbarriers, TMA copies,
+// ldmatrix, mma.sync, setmaxnreg; wgmma is in wgmma.h. Device-only.
 //
 // Names and rules are those of the PTX ISA manual: mbarrier (9.7.13.15), cp.async.bulk.tensor
 // (9.7.9.27), ldmatrix and mma (9.7.14.5), setmaxnreg (9.7.19.5).
@@ -17,29 +17,32 @@ __device__ __forceinline__ uint32_t smem_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-/// The compiler does not know where the value comes from: it keeps it instead of making it again.
+/// Returns x. The compiler cannot see how it was computed, so it keeps the value in a register
+/// instead of computing it again at every use.
 template <class Int>
-__device__ __forceinline__ Int opaque(Int x) {
+__device__ __forceinline__ Int hide_from_compiler(Int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-/// threadIdx.x, read anew: what depends on it takes no register in between.
+/// threadIdx.x, read from the special register at every call, so that neither it nor what is
+/// computed from it occupies a register between calls.
 __device__ __forceinline__ uint32_t thread_idx() {
   uint32_t x;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
   return x;
 }
 
-/// gridDim.x, likewise.
+/// gridDim.x, likewise read at every call.
 __device__ __forceinline__ uint32_t grid_dim() {
   uint32_t x;
   asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(x));
   return x;
 }
 
-/// The same value in all lanes, and the compiler knows it: it goes to a uniform register.
-__device__ __forceinline__ uint32_t uniform(uint32_t x) { return __shfl_sync(~0U, x, 0); }
+/// The value of lane 0, for an x that is the same in all lanes: it tells the compiler so, which
+/// then keeps it in a uniform register.
+__device__ __forceinline__ uint32_t warp_uniform(uint32_t x) { return __shfl_sync(~0U, x, 0); }
 
 // --- mbarrier ------------------------------------------------------------------------------------
 
@@ -47,37 +50,39 @@ __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/// Makes initialised barriers visible to the copy engine.
+/// Makes initialised barriers visible to the async proxy, that is to TMA.
 __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+/// Arrives `count` times on a barrier.
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t count = 1) {
   asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(count)
                : "memory");
 }
 
-/// Loads a word that the kernel before this one may have written while this one was being started:
-/// not through the read-only cache, and not before it was waited for.
+/// Loads a word that the previous kernel on the stream may still have written while this one
+/// started (pdl.h). Volatile and not through the read-only cache, so that the load cannot move
+/// before the wait.
 __device__ __forceinline__ uint32_t load_global(const uint32_t* from) {
   uint32_t word;
   asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(from));
   return word;
 }
 
-/// This warp is done with what the barrier guards.
-__device__ __forceinline__ void release(uint32_t barrier) {
+/// Arrives once for the whole warp, after all of its lanes are done with what the barrier guards.
+__device__ __forceinline__ void warp_arrive(uint32_t barrier) {
   __syncwarp();
   if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
 
-/// Announces bytes that copies will bring in the barrier's current phase.
+/// Adds the bytes of a copy that is about to start to what the barrier's current phase waits for.
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
-/// Waits until the phase of that parity is complete.
+/// Waits until the phase with this parity is complete.
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n"
@@ -92,8 +97,8 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
-/// Whether the phase of that parity is complete, after waiting for it for a while.
-__device__ __forceinline__ bool barrier_try(uint32_t barrier, uint32_t parity) {
+/// Whether the phase with this parity is complete; the hardware may wait for it for a limited time.
+__device__ __forceinline__ bool barrier_try_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
       "{\n"
@@ -113,7 +118,7 @@ struct Box {
   int32_t d, w, h, f, u;  ///< coordinates of the box's first element
 };
 
-/// One box from global to shared memory; its bytes count on the barrier.
+/// Starts a TMA copy of one box to shared memory, which completes its bytes on the barrier.
 __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap* map, const Box& at,
                                          uint32_t barrier) {
   asm volatile(
@@ -123,8 +128,8 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap* map, co
       : "memory");
 }
 
-/// `bytes` (a multiple of 16, as both addresses) from global to shared memory; they count on the
-/// barrier.
+/// Starts a bulk copy to shared memory, which completes its bytes on the barrier. `bytes` and both
+/// addresses are multiples of 16.
 __device__ __forceinline__ void copy_bytes(uint32_t to, const void* from, uint32_t bytes,
                                            uint32_t barrier) {
   asm volatile(
@@ -134,7 +139,8 @@ __device__ __forceinline__ void copy_bytes(uint32_t to, const void* from, uint32
       : "memory");
 }
 
-/// Orders ordinary writes to shared memory before reads by wgmma and writes by copies.
+/// Orders ordinary writes to shared memory before later accesses of the async proxy: reads by wgmma
+/// and writes by TMA.
 __device__ __forceinline__ void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -150,17 +156,18 @@ __device__ __forceinline__ void store_zero16(uint32_t address) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
 }
 
-/// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t address) {
+/// Loads four 8x8 matrices of 16-bit elements; lane l passes the address of row l % 8 of matrix l /
+/// 8.
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&to)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(address)
                : "memory");
 }
 
-// --- products of a warp --------------------------------------------------------------------------
+// --- mma.sync ------------------------------------------------------------------------------------
 
-/// d += a * b for a warp's 16 rows, 8 columns and 16 products, in the type of T.
+/// d += a * b with m16n8k16: a and b in the type T, d in fp32.
 template <class T>
 __device__ __forceinline__ void warp_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                          uint32_t b1) {
@@ -179,12 +186,14 @@ __device__ __forceinline__ void warp_mma(float (&d)[4], const uint32_t (&a)[4], 
 
 // --- registers -----------------------------------------------------------------------------------
 
+/// Gives up registers of this warpgroup, down to kCount for a thread.
 template <int kCount>
-__device__ __forceinline__ void give_registers() {
+__device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
 }
+/// Waits for registers that others gave up, until each thread of this warpgroup has kCount.
 template <int kCount>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 

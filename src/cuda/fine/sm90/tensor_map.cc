@@ -1,4 +1,4 @@
-// Encodes box plans into the copy engine's descriptors, by the driver. Host-only.
+// Encodes box plans as TMA tensor maps by a function of the driver. Host-only.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <fmt/format.h>
@@ -11,8 +11,8 @@ namespace {
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
-/// cuTensorMapEncodeTiled of the installed driver: no part of vsa links against libcuda, so that it
-/// starts where there is none.
+/// Finds cuTensorMapEncodeTiled in the installed driver. No part of vsa links against libcuda, so
+/// that it also starts on machines without a driver.
 Status find_encoder(std::string_view operation, EncodeTiled& encoder) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;

@@ -1,8 +1,9 @@
-// wgmma with A in registers or, like B, in shared memory; fp32 accumulators. Device-only.
+// wgmma with A in registers or in shared memory, B in shared memory and fp32 accumulators.
+// Device-only.
 //
-// B lies in slabs of 64 elements (128 bytes) by 64 rows, 8 KiB each, 128-byte swizzle: 16-byte
-// piece c of row r is at r * 128 + ((c ^ (r % 8)) * 16). That is what a copy of a box of 64
-// elements leaves. descriptor.h has the bits.
+// Operands in shared memory consist of slabs of 64 rows x 64 elements (128 bytes), 8 KiB each, in
+// the 128-byte swizzle: 16-byte piece c of row r is at r * 128 + ((c ^ (r % 8)) * 16). A TMA copy
+// of a box of 64 elements a row writes this layout. descriptor.h encodes it.
 #pragma once
 
 #include <type_traits>
@@ -19,28 +20,30 @@ __device__ __forceinline__ void wgmma_fence() {
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Waits until at most kPending of the latest groups are still running.
+/// Waits until at most kPending of the most recent groups are still running.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Keeps ptxas from moving what makes `x` behind the next wait, where it would no longer overlap
-/// with the products waited for: what happens if x < 0 does nothing, but ptxas takes it for real.
+/// Keeps ptxas from moving the computation of `x` behind the next wgmma_wait, where it would no
+/// longer overlap with the products that are waited for. The instruction guarded by x < 0 has no
+/// effect, but ptxas does not know this.
 __device__ __forceinline__ void finish_before_wait(float x) {
   asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p nanosleep.u32 0;\n}\n" ::"f"(x)
                : "memory");
 }
 
-/// Tells the compiler that registers change here: an accumulator that wgmma writes asynchronously
-/// must not be moved across a wait.
+/// Tells the compiler that these registers change here. wgmma reads and writes registers
+/// asynchronously; this keeps the compiler from moving accesses to them across the start of a
+/// product or a wait.
 template <int kCount>
-__device__ __forceinline__ void pin(float (&registers)[kCount]) {
+__device__ __forceinline__ void fence_registers(float (&registers)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
 }
 template <int kCount>
-__device__ __forceinline__ void pin(uint32_t (&registers)[kCount][4]) {
+__device__ __forceinline__ void fence_registers(uint32_t (&registers)[kCount][4]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
 #pragma unroll
@@ -63,8 +66,7 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount][4]) {
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-/// d += a * b for 64 rows, 64 columns and 16 products. kTransposed: B lies as [16][64] (each row
-/// one product), else as [64][16].
+/// d += a * b with m64n64k16. kTransposed: B lies in memory as [k 16][n 64], else as [n 64][k 16].
 #define VSA_WGMMA_N64(NAME, TYPE)                                                                 \
   template <int kTransposed>                                                                      \
   __device__ __forceinline__ void NAME(float(&d)[32], const uint32_t(&a)[4], uint64_t b,          \
@@ -77,7 +79,7 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount][4]) {
         : VSA_F32(d, 0)                                                                           \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kTransposed)); \
   }
-/// The same for 128 columns in two slabs.
+/// The same with m64n128k16; the 128 columns of B are two slabs.
 #define VSA_WGMMA_N128(NAME, TYPE)                                                                \
   template <int kTransposed>                                                                      \
   __device__ __forceinline__ void NAME(float(&d)[64], const uint32_t(&a)[4], uint64_t b,          \
@@ -90,8 +92,8 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount][4]) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kTransposed)); \
   }
 
-/// d = a * b for 64 columns, B as [64][16]: what d was is not read, so that the compiler need not
-/// keep it apart from products that are still running.
+/// d = a * b with m64n64k16, B as [n 64][k 16]. d is only written, so that the compiler need not
+/// keep its old value apart from products that are still running.
 #define VSA_WGMMA_FIRST_N64(NAME, TYPE)                                                    \
   __device__ __forceinline__ void NAME(float(&d)[32], const uint32_t(&a)[4], uint64_t b) { \
     asm volatile(                                                                          \
@@ -111,7 +113,7 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount][4]) {
         : VSA_O32(d, 0)                                                                \
         : "l"(a), "l"(b));                                                             \
   }
-/// The same for 64 columns with A in shared memory, as [64][16].
+/// d += a * b with m64n64k16 and A in shared memory, as [m 64][k 16].
 #define VSA_WGMMA_SHARED_N64(NAME, TYPE)                                                        \
   __device__ __forceinline__ void NAME(float(&d)[32], uint64_t a, uint64_t b, int accumulate) { \
     asm volatile(                                                                               \
@@ -141,7 +143,7 @@ VSA_WGMMA_SHARED_N64(wgmma_shared_f16, "f16")
 #undef VSA_REGS_0_31
 #undef VSA_REGS_32_63
 
-/// d += a * b in the type of T.
+/// d += a * b for the type T; d has the elements of 64 or 128 columns.
 template <class T, int kTransposed, int kCount>
 __device__ __forceinline__ void wgmma(float (&d)[kCount], const uint32_t (&a)[4], uint64_t b,
                                       int accumulate) {
@@ -151,7 +153,7 @@ __device__ __forceinline__ void wgmma(float (&d)[kCount], const uint32_t (&a)[4]
     wgmma_f16<kTransposed>(d, a, b, accumulate);
   }
 }
-/// d = a * b, B as [64][16].
+/// d = a * b, B as [n 64][k 16].
 template <class T>
 __device__ __forceinline__ void wgmma_first(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -160,6 +162,7 @@ __device__ __forceinline__ void wgmma_first(float (&d)[32], const uint32_t (&a)[
     wgmma_first_f16(d, a, b);
   }
 }
+/// d = a * b, A and B in shared memory.
 template <class T>
 __device__ __forceinline__ void wgmma_shared_first(float (&d)[32], uint64_t a, uint64_t b) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {

@@ -1,6 +1,16 @@
-// Schedules of chosen pairs: of every 64 neighbouring query tiles those two by two whose
-// lists have most in common, best first, so that copies of keys and values serve both. For tiles of
-// one block. The same lists give the same pairs.
+// Writes the schedules (schedule.h) of matched pairs: among every 64 neighbouring query tiles,
+// those two become a pair whose lists share the most kv tiles, so that a copy of a key block serves
+// both. For tiles of one block.
+//
+//   lut rows of 64 query tiles -> bits in shared memory -> popcount of row i AND row j
+//        |                                                     | greedy matching, best pair first
+//        |                                                     v
+//        +---- one warp for each pair <------------------ 32 pairs -> heads, entries
+//
+// A CTA of 1024 threads processes one window of 64 query tiles. 16 threads together have one row
+// and compare it with 4 other rows each. Shared memory: 64 rows of num_kv_tiles bits, one byte for
+// each kv block (its length) and Pairing, at most 48 KiB in all. __syncthreads separates the
+// phases. The same lists give the same pairs.
 #include "src/cuda/plan/block.h"
 #include "src/cuda/plan/schedule_build.h"
 #include "src/cuda/plan/schedule_writer.h"
@@ -12,15 +22,15 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kWindow = 64;         // query tiles of a CTA
-constexpr int kThreadsPerRow = 16;  // a row: the list of one of them
+constexpr int kThreadsPerRow = 16;  // a row is the list of one query tile
 constexpr int kThreads = kWindow * kThreadsPerRow;
-static_assert(kThreads / 32 == kWindow / 2, "a warp a pair");
-constexpr int kOthers = kWindow / kThreadsPerRow;  // tiles that a thread compares with its own
+static_assert(kThreads / 32 == kWindow / 2, "one warp for each pair");
+constexpr int kOthers = kWindow / kThreadsPerRow;  // rows that a thread compares with its own
 constexpr int kNone = -1;
 
 static_assert(kWindow == 64, "keys have 6 bits for a row");
-/// Pairs are compared as numbers: what their lists have in common, then neighbours before others,
-/// then the lower tiles. No two are equal.
+/// The rank of the pair (i, j) as an integer: pairs with more common tiles are larger, then
+/// neighbours, then pairs of lower rows. No two pairs have the same key.
 __device__ __forceinline__ int key_of(int common, int i, int j) {
   return common << 13 | ((i ^ j) == 1 ? 1 << 12 : 0) | (kWindow - 1 - min(i, j)) << 6 |
          (kWindow - 1 - max(i, j));
@@ -32,18 +42,18 @@ __device__ __forceinline__ int partner_in(int key, int i) {
   return i == low ? high : low;
 }
 
-/// What a CTA shares while it pairs a window.
+/// Shared memory of the matching.
 struct Pairing {
-  int best[kWindow];               // the key of a row's best partner of those left
+  int best[kWindow];               // key of a row's best pair with a row that has no partner yet
   int partner[kWindow];            // kNone: none yet
-  uint32_t left[kWindow / 32];     // rows without a partner
-  uint32_t leaders[kWindow / 32];  // rows whose number their pair goes by
-  int gain;                        // of the pairs found over pairs of neighbours
-  int2 pairs[kWindow / 2];         // rows; the second is kNone if there is none
+  uint32_t left[kWindow / 32];     // bit mask of rows without a partner
+  uint32_t leaders[kWindow / 32];  // bit mask of rows that are the first of their pair
+  int gain;                        // common tiles of the matched pairs minus those of neighbours
+  int2 pairs[kWindow / 2];         // the rows of each pair; the second is kNone if there is none
 };
 
-/// Pairs the rows of a window; all threads of the CTA.
-/// @param bits  [kWindow][bit_pitch]: the row keeps kv tile t
+/// Matches the rows of a window and writes s.pairs. All threads of the CTA call it.
+/// @param bits  [kWindow][bit_pitch] words: whether the row keeps kv tile t
 __device__ __forceinline__ void pair_rows(const uint32_t* bits, int num_words, int bit_pitch,
                                           int rows, Pairing& s) {
   const auto thread = static_cast<int>(threadIdx.x);
@@ -52,7 +62,7 @@ __device__ __forceinline__ void pair_rows(const uint32_t* bits, int num_words, i
   if (thread < kWindow / 32) s.left[thread] = ~0U;
   if (thread == 0) s.gain = 0;
   __syncthreads();
-  int keys[kOthers] = {};  // first what row and j have in common
+  int keys[kOthers] = {};  // first the number of common tiles, then the key of the pair
   const auto other_of = [thread](int n) { return thread % kThreadsPerRow + n * kThreadsPerRow; };
   for (int w = 0; w < num_words; ++w) {
     const uint32_t own = bits[row * bit_pitch + w];
@@ -65,8 +75,8 @@ __device__ __forceinline__ void pair_rows(const uint32_t* bits, int num_words, i
     keys[n] = row < rows && j < rows && j != row ? key_of(keys[n], row, j) : kNone;
   }
 
-  // A pair is taken when each is the other's best of those left: the best of all is such a pair, so
-  // this is the order from the best on, with many taken at once.
+  // A pair is matched when each row is the other's best. The best pair of all is always one of
+  // these, so the result is that of greedy matching, but many pairs are found in one round.
   for (int left = rows; left > 1;) {
     int key = kNone;
     if ((s.left[row / 32] >> (row % 32) & 1U) != 0) {
@@ -97,7 +107,7 @@ __device__ __forceinline__ void pair_rows(const uint32_t* bits, int num_words, i
     left -= __syncthreads_count(taken);
   }
 
-  // Best first is not always best in all.
+  // Greedy matching is not optimal: keep the pairs of neighbours if they have more in common.
   int own_gain = 0;
 #pragma unroll
   for (int n = 0; n < kOthers; ++n) {
@@ -108,24 +118,25 @@ __device__ __forceinline__ void pair_rows(const uint32_t* bits, int num_words, i
   }
   if (own_gain != 0) atomicAdd(&s.gain, own_gain);
   __syncthreads();
-  int with = kNone;
-  unsigned leaders = 0;  // of the warp's rows
+  int partner = kNone;
+  unsigned leaders = 0;  // this warp's word of s.leaders
   if (thread < kWindow) {
     const int neighbour = (thread ^ 1) < rows ? thread ^ 1 : kNone;
-    with = s.gain < 0 ? neighbour : s.partner[thread];
-    leaders = __ballot_sync(kAllLanes, thread < rows && (with == kNone || with > thread));
+    partner = s.gain < 0 ? neighbour : s.partner[thread];
+    leaders = __ballot_sync(kAllLanes, thread < rows && (partner == kNone || partner > thread));
     if (thread % 32 == 0) s.leaders[thread / 32] = leaders;
   }
   __syncthreads();
   if ((leaders >> (thread % 32) & 1U) == 0) return;
   const int place =
       (thread < 32 ? 0 : __popc(s.leaders[0])) + __popc(leaders & ((1U << (thread % 32)) - 1));
-  s.pairs[place] = {thread, with};
+  s.pairs[place] = {thread, partner};
 }
 
-/// grid: x windows of query tiles, heads outermost
+/// grid: x windows of query tiles, heads outermost. One CTA matches a window and writes its
+/// schedules.
 __global__ void __launch_bounds__(kThreads)
-    schedule_chosen_kernel(const __grid_constant__ ScheduleParams p) {
+    schedule_matched_kernel(const __grid_constant__ ScheduleParams p) {
   extern __shared__ uint32_t smem[];  // bits [kWindow][bit_pitch], lens [num_blocks]
   __shared__ Pairing pairing;
   pdl_wait_and_trigger();
@@ -135,7 +146,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t head_idx = static_cast<int32_t>(blockIdx.x) / num_windows;
   const int32_t first = static_cast<int32_t>(blockIdx.x) % num_windows * kWindow;
   const int rows = min(kWindow, static_cast<int>(num_tiles - first));
-  const int bit_pitch = p.num_words | 1;  // neighbouring rows on different banks
+  const int bit_pitch = p.num_words | 1;  // odd, so that neighbouring rows lie on different banks
   const auto list_of = [&](int row) {
     TileList list = row_of(p, head_idx, first + row);
     list.bits = smem + row * bit_pitch;
@@ -166,16 +177,16 @@ int64_t smem_bytes(int64_t num_words, int64_t num_kv_blocks) {
 
 }  // namespace
 
-bool can_choose_pairs(int64_t num_kv_tiles, int64_t num_kv_blocks) {
+bool can_match_pairs(int64_t num_kv_tiles, int64_t num_kv_blocks) {
   return smem_bytes(words_for(num_kv_tiles), num_kv_blocks) <=
-         (48 << 10) - static_cast<int64_t>(sizeof(Pairing));  // what needs no asking
+         (48 << 10) - static_cast<int64_t>(sizeof(Pairing));  // more needs an attribute
 }
 
-Status run_schedule_chosen(const CallSite& at, const ScheduleParams& params) {
+Status run_schedule_matched(const CallSite& at, const ScheduleParams& params) {
   const int64_t num_windows = (params.q.shape.num_tiles + kWindow - 1) / kWindow;
   const int64_t batch_heads = params.num_items / params.num_pairs;
   return launch(
-      at, schedule_chosen_kernel,
+      at, schedule_matched_kernel,
       {.grid = dim3(grid_extent(batch_heads * num_windows)),
        .block = dim3(kThreads),
        .smem_bytes = static_cast<int>(smem_bytes(params.num_words, params.kv.shape.num_blocks())),
