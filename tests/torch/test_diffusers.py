@@ -150,7 +150,7 @@ def test_times_of_a_gpu_are_copied_as_seconds():
 def test_a_replaced_processor_is_not_silently_dense(model):
     enable_vsa(model, topk=1)
     model.blocks[1].attn1.set_processor(type(model.blocks[1].attn2.processor)())
-    with pytest.raises(ValueError, match="expected its own processor in layer 1, got WanAttnProcessor"):
+    with pytest.raises(ValueError, match="expected the processor that it set in layer 1, got WanAttnProcessor"):
         run(model)
     enable_vsa(model, topk=1)
     run(model)

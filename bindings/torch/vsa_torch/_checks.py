@@ -21,14 +21,14 @@ def described(tensor):
 
 
 def tensors(operation, **named):
-    """Tensors that have a shape and lie in memory by strides."""
+    """Strided tensors, which have a shape and memory of their own."""
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"[{operation}] {name}: expected a tensor, got {type(value).__name__}")
         if value.is_nested:
-            raise ValueError(f"[{operation}] {name}: expected a tensor by strides, got a nested one")
+            raise ValueError(f"[{operation}] {name}: expected a strided tensor, got a nested one")
         if value.layout != torch.strided:
-            raise ValueError(f"[{operation}] {name}: expected a tensor by strides, got {value.layout}")
+            raise ValueError(f"[{operation}] {name}: expected a strided tensor, got {value.layout}")
 
 
 def readable(operation, **named):

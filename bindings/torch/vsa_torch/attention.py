@@ -27,33 +27,36 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
                            q_tile_len=None, kv_tile_len=None, coarse_rounding="none", return_lse=False):
     """Video Sparse Attention: out = gate_fine * fine + gate_coarse * coarse.
 
-    query        [B, S, H, D] float32, bfloat16, float16 (or float64: the slow reference backend, for
-                 checks), raster order, last axis contiguous; D a multiple of 8 up to 256
+    query        [B, S, H, D] float32, bfloat16 or float16, raster order, last axis contiguous. D is a multiple of 8
+                 up to 256; on CUDA it is 64 or 128. float64 runs on the slow reference backend, for gradcheck
     key, value   [B, S, H_kv, D], same dtype and device; H % H_kv == 0
-    gate_coarse  [B, S, H, D] like query, or a number for all of it; None is 0: the coarse branch
-                 only selects, as for models trained without it
-    grid         (f, h, w): the video in tokens; S = prefix tokens + f * h * w
-    tile_shape   edges of a tile in tokens, at most 256 tokens
-    topk         key tiles of the video that every query tile keeps, 1 to their number; or
-    sparsity     the share that is left out, at most 1, see topk_from_sparsity
-    scale        multiplies query . key, as a float32; default 1 / sqrt(D)
-    prefix       tokens of each segment before the video (text, conditions): they are cut into tiles
-                 of their own, kept by every query, and attend to everything
+    gate_coarse  [B, S, H, D] like query, or a number for all of it. None is 0: the coarse branch only selects tiles,
+                 as in models trained without a gate
+    grid         (f, h, w): the size of the video in tokens; S = prefix tokens + f * h * w
+    tile_shape   edges of a tile in tokens; a tile has at most 256 tokens
+    topk         how many key tiles of the video each query tile keeps, from 1 to their number; or
+    sparsity     the share of the key tiles that each query tile ignores, at most 1, see topk_from_sparsity
+    scale        the factor of query . key, rounded to float32; default 1 / sqrt(D)
+    prefix       the number of tokens in each segment before the video (text, conditions). Segments are cut into tiles
+                 of their own. All queries attend to these tiles, and their queries attend to everything
     gate_fine    like gate_coarse; None is 1
-    q_tile_len, kv_tile_len  instead of grid, for sequences in tile order: the valid tokens of every
-                 tile of prod(tile_shape) slots, first in their tile; padding is not read, and is 0
-                 in out. kv_tile_len defaults to q_tile_len; key and value may be longer or shorter
-    coarse_rounding  "bfloat16" rounds means, scores and weights of the coarse branch on its way as
-                 FastVideo does, for models trained with it; "none" keeps float32
+    q_tile_len, kv_tile_len
+                 instead of grid, for sequences in tile order: the number of valid tokens in each tile of
+                 prod(tile_shape) slots, of which the valid ones come first. Padding is not read, and is 0 in out.
+                 kv_tile_len defaults to q_tile_len; key and value may have another length than query
+    coarse_rounding
+                 "bfloat16" rounds the means, scores and weights of the coarse branch as FastVideo does, for models
+                 trained with it; "none" keeps float32
 
-    Returns out [B, S, H, D], or (out, lse) with lse [B, H, S] in natural log, float32; lse is not
-    differentiable. The selection is a constant in backward. Deterministic: the same bits every time.
-    Under autocast the inputs are cast to its dtype, as for scaled_dot_product_attention.
+    Returns out [B, S, H, D], or with return_lse (out, lse), where lse [B, H, S] float32 is the natural logarithm of the
+    softmax denominator and has no gradient. The selection is a constant in backward. Results are deterministic: the
+    same bits every time. Under autocast inputs are cast as for scaled_dot_product_attention.
 
-    Raises ValueError and TypeError (the message names the argument), NotImplementedError (device, head_dim,
-    forward-mode differentiation), torch.OutOfMemoryError.
-    Cost: 4 D FLOP for every pair of tokens in tiles that meet, and for every pair of tiles; nothing of S x S.
-    With a gradient out's fine part, lse and the list are kept beside the inputs.
+    Raises ValueError and TypeError, whose messages name the argument; NotImplementedError for a device or head_dim that
+    is not supported and for forward-mode differentiation; torch.OutOfMemoryError.
+    Cost: 4 D FLOP for every pair of tokens in a query tile and a key tile it keeps, and for every pair of tiles. No
+    S x S matrix is stored. For a gradient, the output of the fine stage, lse and the list of tiles are stored beside
+    the inputs.
     """
     operation = "video_sparse_attention"
     _checks.flag(operation, "return_lse", return_lse)
@@ -119,9 +122,13 @@ def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, s
                   scale=None, prefix=None, coarse_rounding="none"):
     """The stages pool, coarse and select. Arguments as for video_sparse_attention.
 
-    Returns coarse_out [B, H, N, D] float32 (one row a tile), lut [B, H, N, pitch] int32 (kv tiles
-    that each query tile keeps: ascending, tail -1; pitch is topk, or N with a prefix, whose queries keep
-    all) and lut_count [B, H, N] int32. coarse_out has a gradient. Raises as video_sparse_attention.
+    Returns three tensors:
+    coarse_out  [B, H, N, D] float32, one row for each tile; it has a gradient
+    lut         [B, H, N, pitch] int32: the kv tiles that each query tile keeps, ascending, then -1. pitch is topk, or N
+                with a prefix, because its query tiles keep all
+    lut_count   [B, H, N] int32: how many tiles each query tile keeps
+
+    Raises as video_sparse_attention.
     Cost: pooling reads the inputs once; then 4 D FLOP and one score in memory for every pair of tiles.
     """
     operation = "coarse_select"
@@ -139,17 +146,21 @@ def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, s
 def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 4, 4), grid=None,
                            kv_grid=None, q_tile_len=None, kv_tile_len=None, scale=None,
                            return_lse=False):
-    """The fine stage over a list that the caller brings.
+    """The fine stage: attention of each query tile to the kv tiles on a list of the caller's.
 
-    query [B, Sq, H, D], key and value [B, Sk, H_kv, D]; lut [B, H, Nq, pitch] and lut_count
-    [B, H, Nq] int32 as coarse_select gives them. Each side is either in raster order of its grid
-    (kv_grid defaults to grid), or in tile order: then q_tile_len and kv_tile_len (default: the same)
-    list the valid tokens of every tile of prod(tile_shape) slots, and padding is never read.
+    query           [B, Sq, H, D]
+    key, value      [B, Sk, H_kv, D]
+    lut, lut_count  [B, H, Nq, pitch] and [B, H, Nq] int32, as coarse_select returns them
+    grid, kv_grid   the video in tokens, if query, and key and value, are in raster order; kv_grid defaults to grid
+    q_tile_len, kv_tile_len
+                    instead, if they are in tile order: the number of valid tokens in each tile of prod(tile_shape)
+                    slots. kv_tile_len defaults to q_tile_len. Padding is never read
 
-    Returns out [B, Sq, H, D], or (out, lse) with lse [B, H, Sq] in natural log, float32. A row without tiles
-    gives 0 and -inf. Gradients, autocast, dtypes and errors as for video_sparse_attention; on the CPU a list
-    that is not ascending, unique and in range is a ValueError, on CUDA such entries are left out.
-    Cost: 4 D FLOP for every pair of tokens that meet.
+    Returns out [B, Sq, H, D], or (out, lse), where lse [B, H, Sq] float32 is the natural logarithm of the softmax
+    denominator. A query tile that keeps no tile gives 0 and -inf. Gradients, autocast, dtypes and errors are those of
+    video_sparse_attention. A list that is not ascending, unique and in range is a ValueError on the CPU. On CUDA lists
+    are not checked, and entries out of range are ignored.
+    Cost: 4 D FLOP for every pair of tokens in a query tile and a key tile it keeps.
     """
     operation = "block_sparse_attention"
     _checks.flag(operation, "return_lse", return_lse)

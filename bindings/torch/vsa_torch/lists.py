@@ -1,9 +1,9 @@
-"""Which key tiles each query tile keeps, in the encodings of the field, to and from vsa's own.
+"""Lists of the key tiles that each query tile keeps: from the encodings of other libraries to vsa's own, and back.
 
-vsa's own is a pair: lut [B, H, Nq, pitch] int32, absolute indices of key tiles, ascending and unique,
-tail -1; and lut_count [B, H, Nq] int32. Every `from_` function returns such a pair and every `to_`
-function takes one. All of it is indexing: no gradients, and no entry is ever dropped, clamped or wrapped. Raises
-ValueError and TypeError, which name the argument. Checking waits for the device.
+vsa's own encoding is a pair: lut [B, H, Nq, pitch] int32 with absolute indices of key tiles, ascending and unique, then
+-1; and lut_count [B, H, Nq] int32 with the number of indices. Every `from_` function returns such a pair and every
+`to_` function takes one. The functions have no gradients, and drop, clamp or wrap no entry. They raise ValueError and
+TypeError, whose messages name the argument. Checking their arguments waits for the device.
 """
 
 import torch
@@ -12,7 +12,7 @@ from vsa_torch import _checks
 
 
 def from_map(block_map, *, pitch=None):
-    """From a bool map [B, H, Nq, Nk] or [H, Nq, Nk]; pitch defaults to the longest row."""
+    """From a bool map [B, H, Nq, Nk] or [H, Nq, Nk], True where a tile is kept; pitch defaults to the longest row."""
     block_map = _four_axes("from_map", "block_map", block_map)
     if block_map.dtype != torch.bool:
         raise ValueError(f"[from_map] block_map: expected bool, got {block_map.dtype}")
@@ -86,9 +86,9 @@ def to_delta(lut, lut_count, *, pitch=None):
 def from_block_mask(block_mask, *, batch=None, num_heads=None):
     """From a BlockMask of FlexAttention that keeps whole blocks.
 
-    batch and num_heads are those of the mask, or as many as its axes of extent 1 are to be repeated to. A block that
-    its mask_mod cuts within cannot be said by a list, so it is refused. (create_block_mask makes such blocks also where
-    a length is no multiple of the block.)
+    batch and num_heads are those of the mask; an axis of extent 1 in the mask may be repeated to another extent. A
+    block of which mask_mod keeps a part cannot be expressed by a list, so it is refused. (create_block_mask also makes
+    such blocks if a length is not a multiple of the block size.)
     """
     from torch.nn.attention.flex_attention import BlockMask, noop_mask
 

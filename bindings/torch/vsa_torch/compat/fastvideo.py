@@ -2,19 +2,18 @@
 
     from vsa_torch.compat.fastvideo import video_sparse_attn
 
-Tensors are [B, H, S, D] in tile order: every tile has all its slots, valid tokens first. As there, an
-absent gate means weight 1. Other than there: padding is never read and comes out as 0; means and scores
-stay in float32, so a near tie may be decided otherwise; exactly topk tiles are kept, and ties go to the
-lower index; lse is the natural logarithm [B, H, S] whatever the device.
+Tensors are [B, H, S, D] in tile order: every tile has all its slots, and its valid tokens come first. As in the
+original, an absent gate means weight 1. The differences to the original: padding is never read, and is 0 in the output;
+means and scores stay in float32, so two tiles with nearly equal scores may be ranked differently; exactly topk tiles
+are kept, and of equal ones those with the lower index; lse is the natural logarithm [B, H, S] on every device.
 
-Sizes and lists of every call are read on the host, which waits for a GPU. In FastVideo itself install() replaces the
-whole attention layer instead of its kernels: no copies into tile order, and no wait. Raises ValueError and TypeError, which
-name the argument, and what vsa_torch.video_sparse_attention raises.
+Sizes and lists are read on the host in every call, which waits for a GPU. For FastVideo itself, install() replaces the
+whole attention layer instead of its kernels, without copies into tile order and without waiting. The functions raise
+ValueError and TypeError, whose messages name the argument, and what vsa_torch.video_sparse_attention raises.
 
-strict=True takes what the original's kernels take: bfloat16, head_dim 64 or 128, as many heads for k and
-v as for q, tiles of 64 or 256 tokens, an int block_size as the edge of a cube; and it rounds means, scores
-and weights of the coarse branch to bfloat16 where the original does. Without it an int block_size is the
-number of tokens in a tile.
+strict=True accepts only what the original's kernels accept: bfloat16, head_dim 64 or 128, as many heads for k and v as
+for q, tiles of 64 or 256 tokens, an int block_size as the edge of a cube; and it rounds means, scores and weights of
+the coarse branch to bfloat16 where the original does. Without it an int block_size is the number of tokens in a tile.
 """
 
 import math
@@ -32,7 +31,7 @@ from vsa_torch.compat._fastvideo_tiles import (  # noqa: F401  all are of fastvi
     get_tile_partition_indices,
 )
 
-# In the place of the package fastvideo_kernel this has to be one: FastVideo looks for submodules, of which there are none.
+# FastVideo looks for submodules of fastvideo_kernel, so the module in its place must be a package. It has none.
 __path__ = []
 
 

@@ -6,7 +6,7 @@
     video = pipe(prompt).frames
     print(report)
 
-Self-attention alone changes; attention to text and images stays as it is.
+Only self-attention changes; attention to text and images stays as it is.
 """
 
 from vsa_torch import _checks
@@ -25,36 +25,38 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
                schedule=None, gates="auto"):
     """Makes the self-attention of a Wan transformer, or of all transformers of a pipeline, sparse.
 
-    model           a WanTransformer3DModel, also inside torch.compile, DistributedDataParallel, FSDP or
-                    peft, or a pipeline with one or two
-    sparsity, topk  what is left out, at most 1, or how many key tiles are kept: all, where a video has no more
-                    (give one of them, or schedule)
-    tile_shape      edges of a tile in tokens (frames, rows, columns)
-    dense_steps     the first steps of every run keep all tiles
-    dense_layers    these layers keep all tiles in every step
-    schedule        sparsity by step: a sequence, whose last value holds on, or a function of the step; a
-                    function without arguments gives the sparsity of the time, whatever step it is
-    gates           the weights to_gate_compress of a checkpoint that was trained with VSA: "auto" (those that
-                    the model has; else from the files that diffusers loaded it from, if they have some),
-                    a folder, a file or an index of shards, a state dict, or None: without, even if there are some. Names are
-                    FastVideo's (blocks.N.to_gate_compress), diffusers' (blocks.N.attn1.to_gate_compress)
-                    or Wan's (blocks.N.self_attn.to_gate_compress); all layers have one, or none
+    Give one of sparsity, topk and schedule.
 
-    With gates out = fine + gate * coarse, in dense layers and steps, too: that is the function the
-    model was trained for. Without gates the coarse branch only selects, and dense layers and steps run
-    the model's own attention.
+    model         a WanTransformer3DModel, also inside torch.compile, DistributedDataParallel, FSDP or peft, or a
+                  pipeline with one or two of them
+    sparsity      the share of the key tiles that each query tile ignores, at most 1
+    topk          how many key tiles each query tile keeps; if the video has fewer, it keeps all
+    schedule      the sparsity of each step: a sequence, whose last value holds for all further steps, or a function
+                  of the step. A function without arguments is called in every step and gives the present sparsity
+    tile_shape    edges of a tile in tokens (frames, rows, columns)
+    dense_steps   the first steps of every run keep all tiles
+    dense_layers  these layers keep all tiles in every step
+    gates         the weights to_gate_compress of a checkpoint that was trained with VSA. "auto": the gates that the
+                  model has, or else those in the files from which diffusers loaded it, if they have some. A folder, a
+                  file, the index of several files, or a state dict: the gates in it. None: no gates, even if there are
+                  some. Names are those of FastVideo (blocks.N.to_gate_compress), diffusers
+                  (blocks.N.attn1.to_gate_compress) or Wan (blocks.N.self_attn.to_gate_compress); either all layers have
+                  a gate, or none has
 
-    Gates are modules of the model, blocks.N.attn1.to_gate_compress, and stay the same modules in every later
-    call, in copies and in what is saved. New ones get the dtype in which the model computes, and are frozen
-    where the model is. Gates given for a model that has some are written into its parameters in place.
+    With gates out = fine + gate * coarse, in dense layers and steps, too, because the model was trained with this sum.
+    Without gates the coarse branch only selects tiles, and dense layers and steps run the model's own attention.
 
-    Which step a call is of comes from vsa_step, from the pipeline, from a timestep that is a view of
-    `scheduler.timesteps`, or from falling timesteps, where a higher one begins a new run. Only the last, where
-    what is computed depends on the step, reads a timestep from a GPU.
+    Gates are modules of the model, blocks.N.attn1.to_gate_compress, and stay the same modules in every later call, in
+    copies, and when the model is saved. New gates have the dtype in which the model computes, and are frozen if the
+    model is. If gates are given for a model that has some, their values are written into the existing parameters.
 
-    Returns a VsaReport that fills while the model runs. Calling it again replaces the settings. A deep copy of
+    The step of a call is found in this order: from vsa_step; from the pipeline; from a timestep that is a view of
+    `scheduler.timesteps`; from the value of the timestep, which falls from step to step, and rises when a new run
+    begins. Only the last reads a timestep from a GPU, and only if the sparsity depends on the step.
+
+    Returns a VsaReport that fills while the model runs. Calling enable_vsa again replaces the settings. A deep copy of
     the model counts steps of its own, into a report of its own.
-    Raises ValueError and TypeError (the message names the argument), NotImplementedError for other models.
+    Raises ValueError and TypeError, whose messages name the argument, and NotImplementedError for other models.
     """
     found = _model.transformers(model)
     settings = _plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers,
@@ -77,10 +79,10 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
 def disable_vsa(model, *, drop_gates=False, keep_gates=False):
     """Brings back the attention that the model had before enable_vsa.
 
-    A model with gates computes another function without them, so that needs drop_gates=True, which takes them
-    away, or keep_gates=True: they stay in the model, unused, for the next enable_vsa and for what is saved. To run it
-    densely with its gates, enable_vsa(model, sparsity=0).
-    Raises ValueError, NotImplementedError for other models.
+    A model with gates computes something else without them. So it needs drop_gates=True, which removes the gates, or
+    keep_gates=True, which leaves them in the model, unused, for the next enable_vsa and for saving. For dense attention
+    with the gates call enable_vsa(model, sparsity=0).
+    Raises ValueError, and NotImplementedError for other models.
     """
     found = [transformer for transformer, _ in _model.transformers(model)]
     if drop_gates and keep_gates:
@@ -96,14 +98,16 @@ def disable_vsa(model, *, drop_gates=False, keep_gates=False):
 
 
 def vsa_step(model, step):
-    """Says which step the calls of a model are of, in a loop of one's own:
+    """States the step of all calls of a model inside of it, in a sampling loop of your own:
 
         for i, t in enumerate(timesteps):
             with vsa_step(model, i):  # around all calls of the step: both halves of guidance
                 noise = model(latents, t.expand(2), prompts)
 
-    model  what enable_vsa was given; step >= 0, counted within the run. Step 0 begins a new run. It holds for
-    calls in the same thread, before what a pipeline says.
+    model  what was passed to enable_vsa
+    step   the number of the step within the run; step 0 begins a new run
+
+    It holds for calls in the same thread, and takes precedence over what a pipeline says.
     Raises ValueError.
     """
     step = _checks.integer("vsa_step", "step", step, 0, _checks.MAX_TOKENS)

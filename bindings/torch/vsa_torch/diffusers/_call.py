@@ -72,7 +72,7 @@ def remove(transformer):
 def _before_transformer(transformer, args, kwargs):
     for layer, block in enumerate(transformer.blocks):
         if not isinstance(block.attn1.processor, VsaWanProcessor):
-            raise ValueError(f"[enable_vsa] model: expected its own processor in layer {layer}, got "
+            raise ValueError(f"[enable_vsa] model: expected the processor that it set in layer {layer}, got "
                              f"{type(block.attn1.processor).__name__}; call enable_vsa or disable_vsa again")
     if torch.compiler.is_compiling():
         return

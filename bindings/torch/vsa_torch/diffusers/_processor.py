@@ -48,7 +48,7 @@ class VsaWanProcessor:
         if encoder_hidden_states is not None or attention_mask is not None:
             raise NotImplementedError("[enable_vsa] model: expected self-attention without a mask")
         if rotary_emb is None or len(rotary_emb) != 3:
-            raise ValueError("[enable_vsa] grid: expected a call of the whole transformer, which tells it, got "
+            raise ValueError("[enable_vsa] grid: expected a call of the whole transformer, which knows it, got "
                              "one of a block alone")
         cos, sin, (call, grid, kept, tiles) = rotary_emb
         kept = tiles if self.keeps_all else kept
