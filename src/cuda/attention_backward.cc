@@ -1,9 +1,9 @@
-// The whole operator, backward. Host-only.
+// The backward of the whole operator: the kernels of its stages, enqueued in this order. Host-only.
 //
 //   pool q, k, v -> coarse forward -> coarse_out
 //   combine_backward -> dcoarse_out, dgate_coarse, dgate_fine, dfine_out, delta
 //   coarse_backward -> dq_pooled, dk_pooled, dv_pooled
-//   fine_backward, which adds each token's share of those where it stores its own -> dq, dk, dv
+//   fine_backward, which adds the gradients of pooling to its own in the epilogue -> dq, dk, dv
 #include <optional>
 
 #include "src/cuda/coarse/coarse_gradients.h"
@@ -17,7 +17,7 @@ namespace {
 
 const float* floats(const Tensor& t) { return static_cast<const float*>(t.data); }
 
-/// Which stages a call needs.
+/// Which stages this call needs.
 struct Branches {
   explicit Branches(const AttentionBackwardArgs& args)
       : fine(!args.gate_fine.is_zero()),
@@ -25,12 +25,12 @@ struct Branches {
         coarse(pooled_gradients || !args.dgate_coarse.empty()),
         gated_dout(fine && (args.gate_fine.is_tensor() || args.gate_fine.as_constant() != 1.0F)) {}
   bool fine;
-  bool pooled_gradients;  ///< through the coarse softmax to q, k and v
+  bool pooled_gradients;  ///< q, k and v get gradients through the coarse softmax
   bool coarse;            ///< coarse_out is needed
-  bool gated_dout;        ///< gate_fine * dout is another tensor than dout
+  bool gated_dout;        ///< gate_fine * dout differs from dout and needs a tensor of its own
 };
 
-/// One call: memory first, then launches.
+/// One call: the constructor takes all memory, `run` enqueues the kernels.
 class Backward {
  public:
   Backward(const Context& context, const AttentionBackwardArgs& args)
@@ -50,9 +50,9 @@ class Backward {
       if (branches_.pooled_gradients) {
         dcoarse_out_ = means(args.q, plans_.q(), *args.q_plan);
         coarse_.dcoarse_out = dcoarse_out_;
-        coarse_.dq_pooled = coarse_out_;  // which nobody needs by then
+        coarse_.dq_pooled = coarse_out_;  // which is not needed any more by then
         coarse_.dk_pooled = means(args.k, plans_.kv(), *args.kv_plan);
-        coarse_.dv_pooled = v_pooled;  // nor these
+        coarse_.dv_pooled = v_pooled;  // likewise
       }
       coarse_gradients_.emplace(call_.workspace, coarse_.q_pooled, coarse_.k_pooled,
                                 branches_.pooled_gradients);
@@ -69,8 +69,8 @@ class Backward {
   }
 
  private:
-  /// Memory for the means of x, or for their gradients: [B, H, N, D] f32.
-  /// @param pool  gets a part that computes them; null: none
+  /// Takes memory for the means of x or for the gradients of these means: [B, H, N, D] f32.
+  /// @param pool  if not null, the pool kernel will compute the means of x there
   Tensor means(const ConstTensor& x, const PlanTable& table, const TilePlan& plan,
                PoolParams* pool = nullptr) {
     const Tensor taken =
@@ -128,7 +128,7 @@ class Backward {
                          plans_);
   }
 
-  /// Gradients without the fine stage: shares of the means, or 0.
+  /// Gradients without the fine stage: those of pooling alone, or 0.
   Status pooled_only(const CallSite& at) const {
     VSA_TRY(enqueue_pool_backward(at, coarse_.dq_pooled, plans_.q(), args_.dq));
     VSA_TRY(enqueue_pool_backward(at, coarse_.dk_pooled, plans_.kv(), args_.dk));
@@ -140,7 +140,7 @@ class Backward {
   Call call_;
   PlanTables plans_;
   PoolParams pool_;
-  CoarseBackwardArgs coarse_;  // gradients are empty where there are none
+  CoarseBackwardArgs coarse_;  // its gradients are empty if there are none
   Tensor coarse_out_, dcoarse_out_;
   std::optional<CoarseGradients> coarse_gradients_;
   Tensor gated_dout_, delta_;

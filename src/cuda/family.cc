@@ -1,4 +1,4 @@
-// The list of families, from CMake (cmake/cuda.cmake). Host-only.
+// The list of families, which cmake/cuda.cmake defines. Host-only.
 #include "src/cuda/family.h"
 
 #include <cuda_runtime.h>
@@ -56,9 +56,9 @@ std::string family_names(std::string_view separator) {
 std::string family_capabilities() {
   std::vector<std::string> all;
   for (const Family* family : kFamilies) {
-    for (const int capability : {family->least, family->most}) {
+    for (const int capability : {family->min_capability, family->max_capability}) {
       all.push_back(fmt::format("{}.{}", capability / 10, capability % 10));
-      if (family->least == family->most) break;
+      if (family->min_capability == family->max_capability) break;
     }
   }
   return fmt::format("{}", fmt::join(all, " or "));

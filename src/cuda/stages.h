@@ -1,8 +1,9 @@
 // The stages of the CUDA backend, as its table lists them. Host-only.
 //
-// A folder a stage: its entry, which turns arguments into the parameters of kernels, and the
-// kernels. A folder in it that is named after a family of architectures (family.h) is compiled for
-// these alone. plan/: block tables and schedules. support/: launches, devices, workspace, numbers.
+// Each stage has a folder with its entry function, which turns arguments into kernel parameters,
+// and its kernels. A subfolder named after a family of architectures (family.h) is compiled for
+// that family alone. plan/: block tables and schedules. support/: launches, devices, workspace,
+// numbers.
 #pragma once
 
 #include "src/core/stage_list.h"

@@ -1,4 +1,5 @@
-// What the CUDA backend takes. Host-only; no CUDA header, so that its checks are tested everywhere.
+// The traits of the CUDA backend: which arguments it accepts. Host-only; it needs no CUDA header,
+// so that validation by these traits is tested everywhere.
 #pragma once
 
 #include "vsa/backend.h"
@@ -10,7 +11,7 @@ inline constexpr BackendTraits kTraits{
     .tile_dtypes = DType::kF32,
     .head_dim_step = 64,
     .max_head_dim = 128,
-    .row_bytes = 16,  // what the copy engine and vector loads ask for
+    .row_bytes = 16,  // alignment that TMA and vector loads need
     .memory = MemoryKind::kDevice,
     .has_workspace = true,
     .has_streams = true,

@@ -1,4 +1,4 @@
-// coarse. Host-only.
+// The stage coarse: from its arguments to the launch of its kernels. Host-only.
 #include "src/cuda/coarse/coarse.h"
 
 #include "src/cuda/plan/plan.h"

@@ -1,4 +1,5 @@
-// combine and its gradients. Host-only.
+// The stages combine and combine_backward: from their arguments to the launch of their kernels.
+// Host-only.
 #include "src/cuda/combine/combine.h"
 
 #include "src/cuda/combine/combine_backward.h"
@@ -8,7 +9,8 @@ namespace vsa::cuda {
 
 CombineParams combine_params(const CombineArgs& args, const PlanTable& plan) {
   const ConstTensor& coarse_out = args.coarse_out;
-  const bool has_fine = !args.gate_fine.is_zero();  // 0 removes a branch, its NaN too
+  // A gate of 0 removes its branch, including any NaN in it.
+  const bool has_fine = !args.gate_fine.is_zero();
   const bool has_coarse = !args.gate_coarse.is_zero();
   return {.fine_out = has_fine ? rows_of(args.fine_out) : ConstRows{},
           .coarse_out = has_coarse ? static_cast<const float*>(coarse_out.data) : nullptr,

@@ -1,4 +1,5 @@
-// fine and its gradients, on the family of the call's device. Host-only.
+// The stages fine and fine_backward, which run the kernels for the architecture of the call's
+// device. Host-only.
 #include "src/cuda/fine/fine.h"
 
 #include "src/cuda/combine/combine_backward.h"

@@ -1,4 +1,4 @@
-// norm_rope_pool. Host-only.
+// The stage norm_rope_pool: from its arguments to the launch of its kernel. Host-only.
 #include "src/cuda/norm_rope_pool/norm_rope_pool.h"
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 namespace vsa::cuda {
 namespace {
 
-/// Angles are read 16 bytes at a time.
+/// Checks cos or sin, which the kernel reads 16 bytes at a time.
 Status check_angles(std::string_view operation, std::string_view argument, const ConstTensor& t) {
   if (reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.stride[2] % 4 == 0) return {};
   return unsupported(

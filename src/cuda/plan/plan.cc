@@ -15,8 +15,8 @@ int32_t smallest_factor(int32_t n) {
   return n;
 }
 
-/// Edges of the blocks of a tile: halves it along its slowest axis until 64 tokens are left. So
-/// blocks one after the other hold the tile's tokens in raster order.
+/// Sets the edges of the blocks of a tile: divides the tile along its slowest axis until at most 64
+/// tokens are left, so that the concatenation of its blocks is the tile in raster order.
 void cut(PlanShape& shape) {
   int32_t* edge = shape.block_edge;
   while (edge[0] * edge[1] * edge[2] > kBlockTokens) {

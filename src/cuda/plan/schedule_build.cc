@@ -1,4 +1,4 @@
-// Memory of schedules. Host-only.
+// Takes the memory of schedules. Host-only.
 #include "src/cuda/plan/schedule_build.h"
 
 #include <fmt/format.h>
@@ -26,8 +26,8 @@ Schedule::Schedule(Carver& workspace, const PlanTables& plans, const LutDims& di
 Status Schedule::status(std::string_view operation) const {
   // The forward fine kernel counts halves in 32 bits, two for each pair, and the counter passes the
   // last one by up to two rounds of units.
-  constexpr int64_t kMost = int64_t{1} << 29;
-  if (num_items_ < kMost) return {};
+  constexpr int64_t kMaxItems = int64_t{1} << 29;
+  if (num_items_ < kMaxItems) return {};
   return unsupported(fmt::format(
       "[{}] q: expected fewer than 2^29 pairs of query blocks on the cuda backend, got {}; split "
       "the batch",

@@ -1,4 +1,5 @@
-// pool and its gradient. Host-only.
+// The stages pool and pool_backward: from their arguments to the launch of their kernels.
+// Host-only.
 #include "src/cuda/pool/pool.h"
 
 #include "src/cuda/stages.h"

@@ -1,4 +1,4 @@
-// select. Host-only.
+// The stage select: from its arguments to the launch of its kernel. Host-only.
 #include "src/cuda/select/select.h"
 
 #include <fmt/format.h>

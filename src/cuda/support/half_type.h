@@ -1,4 +1,4 @@
-// What differs between bf16 and fp16. Device-only.
+// Conversions between fp32 and the 16-bit types bf16 and fp16. Device-only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,7 +13,7 @@ struct HalfType;
 
 template <>
 struct HalfType<__nv_bfloat16> {
-  /// Two floats rounded to nearest even, the first in the low half.
+  /// Rounds two floats to nearest even; the first one is in the low 16 bits.
   __device__ __forceinline__ static uint32_t pack(float x, float y) {
     const __nv_bfloat162 both = __floats2bfloat162_rn(x, y);
     return reinterpret_cast<const uint32_t&>(both);
@@ -34,7 +34,7 @@ struct HalfType<__half> {
   }
 };
 
-/// The 8 elements of 16 bytes.
+/// Converts 16 bytes to 8 floats.
 template <class T>
 __device__ __forceinline__ void unpack8(const uint4& raw, float (&to)[8]) {
   const uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};

@@ -1,4 +1,4 @@
-// tile and untile. Host-only.
+// The stages tile and untile: from their arguments to the launch of their kernels. Host-only.
 #include "src/cuda/tile/tile.h"
 
 #include "src/cuda/stages.h"

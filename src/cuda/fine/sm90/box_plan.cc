@@ -1,4 +1,4 @@
-// Box plans of tensors (box_plan.h). Host-only.
+// Computes the contents of the TMA tensor maps of a tensor (box_plan.h). Host-only.
 #include "src/cuda/fine/sm90/box_plan.h"
 
 #include <fmt/format.h>
@@ -12,10 +12,11 @@ namespace {
 
 constexpr int64_t kElementBytes = 2;
 
+/// The last axis of the maps, over the heads of all batch items.
 struct HeadAxis {
   int64_t stride = 0;  // elements
   int64_t size = 1;
-  int64_t batch = 0, head = 0;  // coordinates a step
+  int64_t batch = 0, head = 0;  // difference of the coordinates of neighbours
 };
 
 HeadAxis head_axis(const ConstTensor& t) {
@@ -23,7 +24,7 @@ HeadAxis head_axis(const ConstTensor& t) {
   const int64_t head = t.shape[1] > 1 ? std::abs(t.stride[1]) : 0;
   HeadAxis axis;
   axis.stride = std::gcd(batch, head);
-  if (axis.stride == 0) {  // one head, or all heads the same memory
+  if (axis.stride == 0) {  // one head, or all heads are the same memory
     axis.stride = kSlabElements;
     return axis;
   }

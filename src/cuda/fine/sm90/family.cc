@@ -4,10 +4,11 @@
 namespace vsa::cuda::sm90 {
 
 extern const Family kFamily;
-constinit const Family kFamily{.name = "sm_90a",
-                               .least = 90,
-                               .most = 90,  // code for an `a` architecture runs on no other
-                               .fine = make_fine,
-                               .fine_backward = make_fine_backward};
+constinit const Family kFamily{
+    .name = "sm_90a",
+    .min_capability = 90,
+    .max_capability = 90,  // code for an `a` architecture runs on no other
+    .fine = make_fine,
+    .fine_backward = make_fine_backward};
 
 }  // namespace vsa::cuda::sm90
