@@ -7,13 +7,13 @@
 #include <memory>
 
 #include "runtime/nn/elementwise.h"
-#include "runtime/sampler/flow_euler.h"
+#include "runtime/sampler/guidance.h"
 #include "runtime/sampler/noise.h"
 
 namespace vsa::runtime {
 namespace {
 
-/// The stream of the initial noise. A sampler that draws fresh noise at step i would use i + 1.
+/// The stream of the initial noise. A sampler that draws fresh noise at step i uses i + 1.
 constexpr uint64_t kInitialNoise = 0;
 
 Status in_step(int64_t step, const Status& status) {
@@ -47,18 +47,18 @@ Status predict(const DenoiseArgs& args, int64_t step, std::span<const float> x, 
     topk.push_back(plan.is_dense(step, n) ? plan.num_tiles : plan.topk);
   }
   const auto pass = [&](const dit::TextContext* text, nn::Buffer& velocity) {
-    return dit::forward({.latents = x.data(),
-                         .timestep = static_cast<float>(args.timestep_scale *
-                                                        plan.sigmas[static_cast<size_t>(step)]),
-                         .text = text,
-                         .topk = topk,
-                         .cancel = args.cancel,
-                         .on_layer =
-                             [&] {
-                               if (args.on_layer) args.on_layer(step);
-                             },
-                         .velocity = velocity.data()},
-                        *sampling.steps, stats);
+    return dit::forward(
+        {.latents = x.data(),
+         .timestep = static_cast<float>(plan.schedule.timesteps[static_cast<size_t>(step)]),
+         .text = text,
+         .topk = topk,
+         .cancel = args.cancel,
+         .on_layer =
+             [&] {
+               if (args.on_layer) args.on_layer(step);
+             },
+         .velocity = velocity.data()},
+        *sampling.steps, stats);
   };
   VSA_TRY(pass(args.prompt, sampling.v_cond));
   if (plan.passes() == 1) return {};
@@ -73,12 +73,12 @@ int64_t latent_size(const RunPlan& plan, const dit::WanConfig& config) {
   return plan.grid.num_tokens() * config.patch.volume() * config.in_channels;
 }
 
-Status denoise(const DenoiseArgs& args, std::span<float> x, std::vector<StepReport>& step_reports,
-               int64_t& steps_done) {
+Status denoise(const DenoiseArgs& args, std::span<float> x, std::vector<StepReport>& step_reports) {
   const RunPlan& plan = *args.plan;
   const int64_t layers = args.model->config().num_layers;
-  steps_done = 0;
-  sampler::normal(static_cast<uint64_t>(plan.seed), kInitialNoise, 0, x);
+  if (args.sampler->steps_done() == 0) {
+    sampler::normal(static_cast<uint64_t>(plan.seed), kInitialNoise, 0, x);
+  }
   Result<TilePlan> tiles = TilePlan::grid(plan.grid, plan.tile);
   if (!tiles.ok()) return tiles.status();
   auto steps = args.model->make_steps(plan.grid, std::move(*tiles));
@@ -86,22 +86,19 @@ Status denoise(const DenoiseArgs& args, std::span<float> x, std::vector<StepRepo
   Sampling sampling{.steps = std::move(*steps),
                     .v_cond = nn::Buffer(std::ssize(x)),
                     .v_uncond = nn::Buffer(plan.passes() == 1 ? 0 : std::ssize(x))};
-  for (int64_t step = 0; step < plan.steps; ++step) {
+  for (int64_t step = args.sampler->steps_done(); step < plan.steps; ++step) {
     const auto start = std::chrono::steady_clock::now();
-    const double sigma = plan.sigmas[static_cast<size_t>(step)];
     std::vector<dit::LayerStats> stats(static_cast<size_t>(layers));
     Status status = predict(args, step, x, sampling, stats);
     if (status.ok() && !nn::all_finite(sampling.v_cond.span())) {
       status = Status(StatusCode::kInternal,
                       "output layer: expected finite values, got NaN or infinity");
     }
-    if (status.ok()) {
-      sampler::euler_step(sigma, plan.sigmas[static_cast<size_t>(step) + 1], sampling.v_cond.span(),
-                          x);
-      steps_done = step + 1;
-    }
+    if (status.ok()) status = args.sampler->step(sampling.v_cond.span(), x);
     StepReport& report = step_reports.emplace_back(
-        StepReport{.sigma = sigma, .timestep = args.timestep_scale * sigma, .layers = {}});
+        StepReport{.sigma = plan.schedule.sigmas[static_cast<size_t>(step)],
+                   .timestep = plan.schedule.timesteps[static_cast<size_t>(step)],
+                   .layers = {}});
     for (int64_t n = 0; n < layers; ++n) {
       report.layers.push_back(layer_report(stats[static_cast<size_t>(n)], plan.is_dense(step, n)));
     }

@@ -9,6 +9,7 @@
 #include "runtime/dit/transformer.h"
 #include "runtime/report.h"
 #include "runtime/run_plan.h"
+#include "runtime/sampler/sampler.h"
 
 namespace vsa::runtime {
 
@@ -16,7 +17,7 @@ namespace vsa::runtime {
 struct DenoiseArgs {
   const RunPlan* plan = nullptr;
   dit::Model* model = nullptr;
-  double timestep_scale = 1000.0;  ///< the timestep of sigma 1
+  sampler::Sampler* sampler = nullptr;  ///< of plan->schedule; new, or resumed
   const dit::TextContext* prompt = nullptr;
   const dit::TextContext* negative = nullptr;  ///< not read if guidance is 1
   const std::atomic<bool>* cancel = nullptr;   ///< may be null
@@ -26,13 +27,11 @@ struct DenoiseArgs {
 /// Elements of the latents of a run.
 int64_t latent_size(const RunPlan& plan, const dit::WanConfig& config);
 
-/// Fills x with the noise of plan.seed and runs the sampler. On failure x is as the last whole step
-/// left it.
-/// @param x           [in_channels, frames, height, width]
+/// Fills x with the noise of plan.seed, unless the sampler was resumed, and runs the sampler to its
+/// end. On failure x and the sampler are as the last whole step left them.
+/// @param x           [in_channels, frames, height, width]; of a resumed run, what it had reached
 /// @param step_reports  one is added per step begun; of a step that failed, what ran of it
-/// @param steps_done    whole steps
 /// @return Cancelled | Internal (names step and layer) | errors of attention_forward
-Status denoise(const DenoiseArgs& args, std::span<float> x, std::vector<StepReport>& step_reports,
-               int64_t& steps_done);
+Status denoise(const DenoiseArgs& args, std::span<float> x, std::vector<StepReport>& step_reports);
 
 }  // namespace vsa::runtime

@@ -68,7 +68,8 @@ void describe(const GenerateOptions& options, const ModelFolder& model, const Ru
   report.width_px = plan.size.width;
   report.fps = plan.fps;
   report.guidance = plan.guidance;
-  report.shift = model.shift;
+  report.shift = model.scheduler.shift;
+  report.scheduler = sampler::name(model.scheduler.kind);
   report.attention = name(options.attention);
   report.grid_tokens = {plan.grid.f, plan.grid.h, plan.grid.w};
   report.tile_shape = {plan.tile.f, plan.tile.h, plan.tile.w};

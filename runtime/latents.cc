@@ -17,6 +17,7 @@ namespace vsa::runtime {
 namespace {
 
 constexpr const char* kTensor = "latents";
+constexpr std::string_view kState = "sampler.";  // and the name of the sampler's tensor
 
 /// Reads metadata fields; the first fault is kept.
 class Fields {
@@ -73,14 +74,43 @@ Result<io::WrittenFile> save_latents(const std::filesystem::path& path, const La
                                  {"vsa.guidance", number(latents.guidance)},
                                  {"vsa.shift", number(latents.shift)},
                                  {"vsa.fps", number(latents.fps)},
+                                 {"vsa.scheduler", latents.scheduler},
                                  {"vsa.attention", latents.attention},
                                  {"vsa.topk", number(latents.topk)},
                                  {"vsa.made_by", latents.made_by}};
-  const io::TensorMap tensors = {{kTensor, view}};
+  io::TensorMap tensors = {{kTensor, view}};
+  for (const LatentsState& state : latents.state) {
+    tensors[std::string(kState) + state.name] = {.type = io::StorageType::kF32,
+                                                 .shape = latents.shape,
+                                                 .bytes = std::as_bytes(state.values.span())};
+  }
   if (name == LatentsName::kFree) return io::write_new_safetensors(path, tensors, metadata);
   VSA_TRY(io::write_safetensors(path, tensors, metadata));
   return io::WrittenFile{.path = path};
 }
+
+namespace {
+
+/// The tensors `sampler.*`.
+Status load_state(const io::SafetensorsFile& file, const std::string& path, Latents& latents) {
+  for (const auto& [name, view] : file.tensors()) {
+    if (!name.starts_with(kState)) continue;
+    if (view.type != io::StorageType::kF32 || view.shape != latents.shape) {
+      return io_error(fmt::format("[decode] {}: {}: expected F32 of the shape of latents, got {}",
+                                  path, io::printable(name), io::to_string(view)));
+    }
+    LatentsState& state = latents.state.emplace_back(LatentsState{
+        .name = name.substr(kState.size()), .values = nn::Buffer(latents.values.size())});
+    VSA_TRY(io::copy_as_f32(view, state.values.span()));
+    if (!nn::all_finite(state.values.span())) {
+      return io_error(fmt::format("[decode] {}: {}: expected finite values, got NaN or infinity",
+                                  path, io::printable(name)));
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<Latents> load_latents(const std::filesystem::path& path) {
   const Result<io::SafetensorsFile> file = io::SafetensorsFile::open(path);
@@ -111,6 +141,10 @@ Result<Latents> load_latents(const std::filesystem::path& path) {
                   .attention = fields.text("vsa.attention"),
                   .topk = fields.number<int64_t>("vsa.topk"),
                   .made_by = {}};
+  if (const auto scheduler = file->metadata().find("vsa.scheduler");
+      scheduler != file->metadata().end()) {
+    latents.scheduler = scheduler->second;
+  }
   if (const auto made_by = file->metadata().find("vsa.made_by");
       made_by != file->metadata().end()) {
     latents.made_by = made_by->second;
@@ -128,6 +162,7 @@ Result<Latents> load_latents(const std::filesystem::path& path) {
   if (!nn::all_finite(latents.values.span())) {
     return fail("latents: expected finite values, got NaN or infinity");
   }
+  VSA_TRY(load_state(*file, path.string(), latents));
   return latents;
 }
 

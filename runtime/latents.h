@@ -12,6 +12,12 @@
 
 namespace vsa::runtime {
 
+/// A tensor that the sampler of an interrupted run goes on with (sampler::Sampler::state).
+struct LatentsState {
+  std::string name;
+  nn::Buffer values;  ///< as many as of the latents
+};
+
 /// A sampled video and what is needed to finish or to repeat the run.
 struct Latents {
   nn::Buffer values;               ///< [channels, frames, height, width]
@@ -23,9 +29,11 @@ struct Latents {
   int64_t seed = 0;
   int64_t steps = 0, steps_done = 0;  ///< fewer done: the run was interrupted
   double guidance = 0.0, shift = 0.0, fps = 0.0;
-  std::string attention;  ///< "vsa" or "dense"
+  std::string scheduler = "euler-plain";  ///< sampler::name; files of old versions lack it
+  std::string attention;                  ///< "vsa" or "dense"
   int64_t topk = 0;
-  std::string made_by;  ///< made_by_json of the run; empty in files of others
+  std::string made_by;                ///< made_by_json of the run; empty in files of others
+  std::vector<LatentsState> state{};  ///< of a run that was interrupted
 };
 
 /// How save_latents uses the name it is given.
@@ -34,8 +42,8 @@ enum class LatentsName {
   kFree,  ///< a file of that name stays, and another name is found: AtomicFile::commit_to_free_name
 };
 
-/// Writes a safetensors file with one f32 tensor `latents` and the rest as metadata `vsa.*`; whole
-/// or not at all.
+/// Writes a safetensors file with the f32 tensor `latents`, the state as `sampler.*` and the rest
+/// as metadata `vsa.*`; whole or not at all.
 /// @return the file; with kExact its path alone, as it is not removed again | IoError
 Result<io::WrittenFile> save_latents(const std::filesystem::path& path, const Latents& latents,
                                      LatentsName name = LatentsName::kExact);

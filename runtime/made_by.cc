@@ -20,6 +20,7 @@ std::string made_by_json(const GenerateReport& report) {
                {"fps", report.fps},
                {"guidance", report.guidance},
                {"shift", report.shift},
+               {"scheduler", report.scheduler},
                {"attention", report.attention},
                {"tile", report.tile_shape}});
   if (report.attention == "vsa") {

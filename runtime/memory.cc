@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/denoise.h"
+#include "runtime/sampler/sampler.h"
 #include "runtime/system/limits.h"
 #include "runtime/text/umt5_weights.h"
 
@@ -45,7 +46,8 @@ int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
                                                            6 * config.width() * config.width());
   // x, q, k, v, attn and gate; and one head's k and v that the CPU backend packs.
   const int64_t activations = plan.grid.num_tokens() * (6 * config.width() + 2 * config.head_dim);
-  const int64_t latents = (1 + plan.passes()) * latent_size(plan, config);
+  const int64_t latents = (1 + plan.passes() + sampler::num_extra_tensors(plan.schedule.kind)) *
+                          latent_size(plan, config);
   return kept.bytes + (step + activations + latents) * static_cast<int64_t>(sizeof(float));
 }
 

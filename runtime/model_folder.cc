@@ -44,7 +44,6 @@ Status expect_class(const json& index, const char* component, const std::string&
 Status check_components(const json& index) {
   VSA_TRY(expect_class(index, "transformer", "WanTransformer3DModel"));
   VSA_TRY(expect_class(index, "text_encoder", "UMT5EncoderModel"));
-  VSA_TRY(expect_class(index, "scheduler", "FlowMatchEulerDiscreteScheduler"));
   return expect_class(index, "vae", "");  // pixels are denoised directly
 }
 
@@ -83,18 +82,24 @@ Status read_defaults(const json& index, ModelFolder& model) {
   return fields.status();
 }
 
-Status read_scheduler(const json& config, ModelFolder& model) {
-  JsonFields fields(config, kScheduler);
-  model.shift = fields.number("shift", 1.0, 0.0);
-  model.num_train_timesteps = fields.integer("num_train_timesteps", 1000);
-  if (fields.boolean("use_dynamic_shifting", false)) {
-    fields.fail(unsupported(
-        fmt::format("[config] {}: use_dynamic_shifting: expected false, got true", kScheduler)));
+Status read_scheduler(const json& index, ModelFolder& model) {
+  const Result<json> object = read_json_object((model.root / kScheduler).string());
+  if (!object.ok()) return object.status();
+  const auto config = sampler::parse_scheduler_config(*object, kScheduler);
+  VSA_TRY(config.status());
+  VSA_TRY(expect_class(index, "scheduler", object->at("_class_name").get<std::string>()));
+  model.scheduler = *config;
+  // Models without a VAE are trained by this repository, whose sampler shifts once.
+  if (model.scheduler.kind == sampler::SchedulerKind::kEuler) {
+    model.scheduler.kind = sampler::SchedulerKind::kEulerPlain;
   }
-  for (const std::string& key : fields.unread()) {
-    model.ignored.push_back(fmt::format("{}: {}", kScheduler, key));
+  // FastWan's folders name the sampler of the model that it was distilled from.
+  if (index.value("_class_name", json()) == "WanDMDPipeline") {
+    model.scheduler = sampler::fast_wan_config();
+    model.defaults.steps = model.defaults.steps.value_or(std::ssize(model.scheduler.timesteps));
+    model.defaults.guidance = model.defaults.guidance.value_or(1.0);
   }
-  return fields.status();
+  return {};
 }
 
 /// Calls parse(json, ignored fields) on one of the model's files.
@@ -150,9 +155,7 @@ Result<ModelFolder> ModelFolder::open(const std::filesystem::path& root,
   if (!index.ok()) return index.status();
   VSA_TRY(check_components(*index));
   VSA_TRY(read_defaults(*index, model));
-  const Result<json> scheduler = read_json_object((root / kScheduler).string());
-  if (!scheduler.ok()) return scheduler.status();
-  VSA_TRY(read_scheduler(*scheduler, model));
+  VSA_TRY(read_scheduler(*index, model));
   VSA_TRY(read_config(kTransformer, dit::parse_wan_config, model, model.transformer));
   VSA_TRY(read_config(kTextEncoder, text::parse_umt5_config, model, model.text_encoder));
   if (model.transformer.text_dim != model.text_encoder.d_model) {

@@ -10,6 +10,7 @@
 
 #include "runtime/dit/config.h"
 #include "runtime/io/checkpoint.h"
+#include "runtime/sampler/scheduler_config.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/umt5_config.h"
 #include "vsa/status.h"
@@ -39,9 +40,8 @@ struct ModelFolder {
   ModelDefaults defaults;
   int64_t max_sequence_length = 512;  ///< rows of the text embedding, in tokens
   double fps = 16.0;
-  double shift = 1.0;
-  int64_t num_train_timesteps = 1000;  ///< the timestep of sigma 1
-  std::vector<std::string> ignored;    ///< "file: field", fields that mean nothing here
+  sampler::SchedulerConfig scheduler;
+  std::vector<std::string> ignored;  ///< "file: field", fields that mean nothing here
   /// Of the weights of each part; empty for those without.
   std::string text_encoder_variant, transformer_variant;
   TrainedOn trained_on;

@@ -15,7 +15,9 @@
 #include "runtime/memory.h"
 #include "runtime/model_folder.h"
 #include "runtime/nn/parallel.h"
+#include "runtime/resume.h"
 #include "runtime/run_plan.h"
+#include "runtime/sampler/sampler.h"
 #include "runtime/system/limits.h"
 #include "runtime/text/clean.h"
 #include "runtime/text/cpu/umt5_steps.h"
@@ -139,8 +141,9 @@ Latents empty_latents(const GenerateOptions& options, const ModelFolder& model, 
                   .seed = plan.seed,
                   .steps = plan.steps,
                   .guidance = plan.guidance,
-                  .shift = model.shift,
+                  .shift = model.scheduler.shift,
                   .fps = plan.fps,
+                  .scheduler = std::string(sampler::name(model.scheduler.kind)),
                   .attention = std::string(name(options.attention)),
                   .topk = plan.topk,
                   .made_by = {}};
@@ -148,8 +151,9 @@ Latents empty_latents(const GenerateOptions& options, const ModelFolder& model, 
 }
 
 /// The sampler's run, and the latents file whatever its outcome.
+/// @param begun  of a run that goes on, or null
 Status sample(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
-              dit::Model& transformer, const Texts& texts, Latents& latents,
+              dit::Model& transformer, const Texts& texts, const Latents* begun, Latents& latents,
               GenerateReport& report) {
   const Timer timer(report.denoise_ms);
   const auto prompt = transformer.prepare_text(texts.prompt);
@@ -160,9 +164,15 @@ Status sample(const GenerateOptions& options, const ModelFolder& model, const Ru
   Progress progress{.stage = Progress::Stage::kDenoise,
                     .total = plan.steps * plan.passes() * model.transformer.num_layers,
                     .num_steps = plan.steps};
+  const auto sampler =
+      sampler::make_sampler(plan.schedule, latents.values.size(), static_cast<uint64_t>(plan.seed));
+  if (begun != nullptr) {
+    VSA_TRY(resume(*begun, report, latents, *sampler));
+    progress.done = sampler->steps_done() * plan.passes() * model.transformer.num_layers;
+  }
   const Status sampled = denoise({.plan = &plan,
                                   .model = &transformer,
-                                  .timestep_scale = static_cast<double>(model.num_train_timesteps),
+                                  .sampler = sampler.get(),
                                   .prompt = prompt->get(),
                                   .negative = negative->get(),
                                   .cancel = options.cancel,
@@ -172,7 +182,8 @@ Status sample(const GenerateOptions& options, const ModelFolder& model, const Ru
                                         progress.step = step;
                                         tell(options, progress);
                                       }},
-                                 latents.values.span(), report.step_reports, latents.steps_done);
+                                 latents.values.span(), report.step_reports);
+  keep_progress(*sampler, latents);
   report.steps_done = latents.steps_done;
   latents.made_by = made_by_json(report);
   if (options.latents.empty()) return sampled;
@@ -207,9 +218,18 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   describe(options, *model, *plan, report);
   VSA_TRY(check_memory(*plan, model->transformer, *weights, *text_weights));
   if (!options.latents.empty()) {
+    // With what the sampler would need to go on, should the run be interrupted.
+    const int64_t tensors = 1 + sampler::num_extra_tensors(plan->schedule.kind);
     const int64_t bytes =
-        latent_size(*plan, model->transformer) * static_cast<int64_t>(sizeof(float));
+        tensors * latent_size(*plan, model->transformer) * static_cast<int64_t>(sizeof(float));
     VSA_TRY(io::check_writable(options.latents, bytes));
+  }
+  std::optional<Latents> begun;
+  if (!options.resume.empty()) {
+    Result<Latents> loaded = load_latents(options.resume);
+    VSA_TRY(loaded.status());
+    begun = std::move(*loaded);
+    VSA_TRY(check_same_run(*begun, report));
   }
 
   const Result<Texts> texts =
@@ -226,7 +246,8 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
     report.files.push_back(std::move(*file));
   }
   Latents latents = empty_latents(options, *model, *plan, report);
-  VSA_TRY(sample(options, *model, *plan, **transformer, *texts, latents, report));
+  VSA_TRY(sample(options, *model, *plan, **transformer, *texts, begun ? &*begun : nullptr, latents,
+                 report));
   report.kept_share = mean_kept_share(report.step_reports);
 
   const Timer decoding(report.decode_ms);

@@ -67,6 +67,8 @@ struct GenerateOptions {
   BackendId backend = BackendId::kCpu;
   int num_threads = 0;  ///< 0: system::default_num_threads(); the video does not depend on it
 
+  /// Latents of the same run, interrupted: it goes on from their step, to the same bits; or empty.
+  std::filesystem::path resume;
   std::filesystem::path latents;  ///< where latents are saved before decoding; empty: nowhere
   LatentsName latents_name = LatentsName::kExact;
   std::function<void(const Progress&)> on_progress;  ///< called on the calling thread; may be empty

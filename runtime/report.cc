@@ -54,6 +54,7 @@ json to_json(const GenerateReport& report) {
       {"fps", report.fps},
       {"guidance", report.guidance},
       {"shift", report.shift},
+      {"scheduler", report.scheduler},
       {"attention",
        {{"asked", report.attention},
         {"grid_tokens", report.grid_tokens},

@@ -22,7 +22,7 @@ struct LayerReport {
 
 struct StepReport {
   double sigma = 0.0;     ///< noise level at the start of the step, 1 to 0
-  double timestep = 0.0;  ///< what the transformer was given: 1000 * sigma
+  double timestep = 0.0;  ///< what the transformer was given
   double ms = 0.0;
   std::vector<LayerReport> layers;
 };
@@ -60,6 +60,7 @@ struct GenerateReport {
   double fps = 0.0;
   double guidance = 0.0;
   double shift = 0.0;
+  std::string scheduler;  ///< its name on the command line
 
   std::string attention;              ///< as asked: "vsa" or "dense"
   std::vector<int64_t> grid_tokens;   ///< (F, H, W) in tokens

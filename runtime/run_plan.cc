@@ -9,7 +9,6 @@
 #include <random>
 
 #include "runtime/io/printable.h"
-#include "runtime/sampler/flow_euler.h"
 #include "runtime/video/write_video.h"
 
 namespace vsa::runtime {
@@ -67,10 +66,8 @@ Status resolve_sampler(const GenerateOptions& options, const ModelFolder& model,
   const Result<double> guidance = choose("guidance", options.guidance, model.defaults.guidance);
   VSA_TRY(steps.status());
   VSA_TRY(guidance.status());
-  if (*steps < 1 || *steps > model.num_train_timesteps) {
-    return invalid_argument(fmt::format("[generate] steps: expected 1 to {}, got {}",
-                                        model.num_train_timesteps, *steps));
-  }
+  Result<sampler::Schedule> schedule = sampler::make_schedule(model.scheduler, *steps);
+  VSA_TRY(schedule.status());
   if (!std::isfinite(*guidance) || *guidance < 0.0) {
     return invalid_argument(
         fmt::format("[generate] guidance: expected a number of at least 0, got {}", *guidance));
@@ -98,9 +95,7 @@ Status resolve_sampler(const GenerateOptions& options, const ModelFolder& model,
     std::random_device entropy;  // 31 bits: a seed that is easy to retype
     plan.seed = static_cast<int64_t>(entropy() >> 1);
   }
-  Result<std::vector<double>> sigmas = sampler::flow_sigmas(plan.steps, model.shift);
-  VSA_TRY(sigmas.status());
-  plan.sigmas = *sigmas;
+  plan.schedule = std::move(*schedule);
   return {};
 }
 

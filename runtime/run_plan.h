@@ -9,6 +9,7 @@
 #include "runtime/io/safetensors.h"
 #include "runtime/model_folder.h"
 #include "runtime/pipeline.h"
+#include "runtime/sampler/schedule.h"
 
 namespace vsa::runtime {
 
@@ -24,8 +25,8 @@ struct RunPlan {
   Grid grid;  ///< in tokens
   TileShape tile;
   int64_t num_tiles = 0;
-  int64_t topk = 0;            ///< of the layers that run vsa; num_tiles if none does
-  std::vector<double> sigmas;  ///< [steps + 1]
+  int64_t topk = 0;  ///< of the layers that run vsa; num_tiles if none does
+  sampler::Schedule schedule;
   std::vector<std::string> warnings;
   std::string backend_detail;
 

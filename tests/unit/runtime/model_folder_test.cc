@@ -34,10 +34,34 @@ TEST_F(Folder, ReadsDefaults) {
   EXPECT_EQ(read.defaults.sparsity, 0.5);
   EXPECT_EQ(read.defaults.tile, (TileShape{4, 4, 4}));
   EXPECT_EQ(read.fps, 8.0);
-  EXPECT_EQ(read.shift, 8.0);
+  EXPECT_EQ(read.scheduler.shift, 8.0);
+  EXPECT_EQ(read.scheduler.kind, sampler::SchedulerKind::kEulerPlain);
   EXPECT_EQ(read.max_sequence_length, 32);
-  EXPECT_THAT(read.ignored,
-              testing::ElementsAre("scheduler/scheduler_config.json: stochastic_sampling"));
+  EXPECT_THAT(read.ignored, testing::IsEmpty());
+}
+
+TEST_F(Folder, TheSamplerIsThatOfItsConfigAndFastWansThatOfItsPipeline) {
+  test::TinyModel model;
+  model.index["scheduler"] = {"diffusers", "UniPCMultistepScheduler"};
+  model.index["vsa"].erase("steps");
+  model.index["vsa"].erase("guidance");
+  model.scheduler = {{"_class_name", "UniPCMultistepScheduler"},
+                     {"prediction_type", "flow_prediction"},
+                     {"use_flow_sigmas", true},
+                     {"flow_shift", 3.0}};
+  model.write(folder_.path());
+  const ModelFolder wan = ModelFolder::open(folder_.path()).value();
+  EXPECT_EQ(wan.scheduler.kind, sampler::SchedulerKind::kUniPc);
+  EXPECT_EQ(wan.scheduler.shift, 3.0);
+  EXPECT_FALSE(wan.defaults.steps);
+  model.index["_class_name"] = "WanDMDPipeline";
+  model.write(folder_.path());
+  const ModelFolder fast = ModelFolder::open(folder_.path()).value();
+  EXPECT_EQ(fast.scheduler.kind, sampler::SchedulerKind::kFewStep);
+  EXPECT_EQ(fast.scheduler.shift, 8.0);
+  EXPECT_EQ(fast.scheduler.timesteps, (std::vector<int64_t>{1000, 757, 522}));
+  EXPECT_EQ(fast.defaults.steps, 3);
+  EXPECT_EQ(fast.defaults.guidance, 1.0);
 }
 
 TEST_F(Folder, OtherComponentsAreRefusedByName) {

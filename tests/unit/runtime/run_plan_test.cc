@@ -42,7 +42,7 @@ TEST_F(Pipeline, BadOptionsAreNamed) {
     spoil(bad);
     expect_refused(bad, code, text);
   };
-  refused([](auto& o) { o.steps = 0; }, "[generate] steps: expected 1 to 1000, got 0");
+  refused([](auto& o) { o.steps = 0; }, "[sampler] steps: expected 1 to 1000, got 0");
   refused([](auto& o) { o.guidance = std::nan(""); }, "[generate] guidance:");
   refused([](auto& o) { o.guidance = -1.0; }, "[generate] guidance:");
   refused([](auto& o) { o.seed = -2; }, "[generate] seed:");
