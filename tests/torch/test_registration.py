@@ -9,8 +9,8 @@ from vsa_torch import _library, attention
 GRID, TILE = [5, 6, 7], [4, 4, 4]
 
 
-def arguments(make, name):
-    q, k, v, gate = (make(2, 210, heads, 16, requires_grad=True) for heads in (4, 2, 2, 4))
+def arguments(make, name, head_dim=16, dtype=torch.float32):
+    q, k, v, gate = (make(2, 210, heads, head_dim, dtype=dtype, requires_grad=True) for heads in (4, 2, 2, 4))
     if name == "video_sparse_attention":
         return q, k, v, gate, None, 0.0, 0.5, GRID, TILE, 3, None, [], [], [], "none", True
     if name == "coarse_select":
@@ -19,8 +19,8 @@ def arguments(make, name):
         _, lut, count = vsa_torch.coarse_select(q, k, v, grid=GRID, topk=3)
         return q, k, v, lut, count, TILE, GRID, GRID, [], [], None
     if name == "untile":
-        return make(2, 512, 2, 8, requires_grad=True), GRID, TILE, []
-    return make(2, 210, 2, 8, requires_grad=True), GRID, TILE, []
+        return make(2, 512, 2, head_dim, dtype=dtype, requires_grad=True), GRID, TILE, []
+    return make(2, 210, 2, head_dim, dtype=dtype, requires_grad=True), GRID, TILE, []
 
 
 @pytest.mark.parametrize("name", _library.FORWARD)
@@ -106,9 +106,22 @@ def test_compile_of_the_stages_without_a_break(make):
     assert torch.equal(torch.compile(block, fullgraph=True, backend="aot_eager")(q), block(q))
 
 
-@pytest.mark.parametrize("name", _library.FORWARD + _library.BACKWARD)
-def test_there_is_a_kernel_for_cuda(name):
-    assert torch._C._dispatch_has_kernel_for_dispatch_key(f"vsa::{name}", "CUDA")
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", _library.FORWARD)
+def test_every_operator_and_its_gradient_on_cuda_give_what_they_give_on_the_cpu(make, close, name):
+    on_cpu = arguments(make, name, head_dim=64, dtype=torch.bfloat16)
+    on_cuda = [value.detach().cuda().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
+               for value in on_cpu]
+    got, want = ([result] if isinstance(result, torch.Tensor) else result
+                 for result in (getattr(torch.ops.vsa, name)(*values) for values in (on_cuda, on_cpu)))
+    assert all(a.is_cuda and a.dtype == b.dtype for a, b in zip(got, want))
+    close(got[0].cpu(), want[0], roundings=8)
+    dout = make(*want[0].shape, dtype=want[0].dtype)
+    leaves = [[value for value in values if isinstance(value, torch.Tensor) and value.requires_grad]
+              for values in (on_cuda, on_cpu)]
+    for a, b in zip(torch.autograd.grad(got[0], leaves[0], dout.cuda()), torch.autograd.grad(want[0], leaves[1], dout)):
+        assert a.is_cuda
+        close(a.cpu(), b, roundings=8)
 
 
 def test_what_a_build_implements():
