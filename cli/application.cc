@@ -43,8 +43,9 @@ void run_without_command(const CLI::App& app, const OwnOptions& options) {
 /// `vsa help [COMMAND]`.
 void add_help(CLI::App& app) {
   auto wanted = std::make_shared<std::string>();
-  CLI::App& command = *app.add_subcommand("help", "this text, or that of a command");
-  add_text(command, {.names = "command", .kind = "COMMAND", .help = "what to describe"}, *wanted);
+  CLI::App& command = *app.add_subcommand("help", "print this text, or that of a command");
+  add_text(command, {.names = "command", .kind = "COMMAND", .help = "the command to describe"},
+           *wanted);
   add_example(command, "vsa help generate");
   command.callback([&app, wanted] {
     if (wanted->empty()) {
@@ -81,9 +82,9 @@ std::unique_ptr<CLI::App> make_application() {
   app->require_subcommand(0, 1);
   app->get_formatter()->label("REQUIRED", "(required)");
   app->get_formatter()->label("SUBCOMMAND", "COMMAND");
-  app->set_help_flag("-h,--help", "this text");
+  app->set_help_flag("-h,--help", "print this text");
   add_flag(*app, "-V,--version", options->version,
-           "version, compiler, backends and why others are absent");
+           "print version, compiler, backends, and why others are absent");
   add_flag(*app, "--json", options->json, "with --version: as JSON");
   app->footer(kExamples);
   app->parse_complete_callback([&app = *app, options] {

@@ -55,7 +55,7 @@ Status resolve_video(const GenerateOptions& options, const ModelFolder& model, R
   if (!trained.empty() && trained != std::vector{plan.frames, plan.size.height, plan.size.width}) {
     plan.warnings.push_back(fmt::format(
         "size: the model was trained on {} frames of {}x{} pixels (width x height), this run makes "
-        "{} of {}x{}: the result means little",
+        "{} of {}x{}; expect a poor result",
         trained[0], trained[2], trained[1], plan.frames, plan.size.width, plan.size.height));
   }
   return {};

@@ -49,9 +49,8 @@ std::vector<std::string> text_warnings(const std::string& prompt, const text::To
                                        const ModelFolder& model) {
   std::vector<std::string> warnings;
   if (tokens.num_dropped > 0) {
-    warnings.push_back(
-        fmt::format("it has {} tokens too many for the {} that the model reads; its end is cut",
-                    tokens.num_dropped, model.max_sequence_length));
+    warnings.push_back(fmt::format("its last {} tokens are ignored, as the model reads only {}",
+                                   tokens.num_dropped, model.max_sequence_length));
   }
   if (!tokens.unknown.empty()) {
     // Without </s>.
@@ -70,8 +69,7 @@ std::vector<std::string> text_warnings(const std::string& prompt, const text::To
                        [&](const std::string& word) { return !known.contains(word); });
   if (!unknown.empty()) {
     warnings.push_back(fmt::format(
-        "{} of its {} words are none that the model was trained on: {}; what it draws for them "
-        "means nothing",
+        "the model was not trained on {} of its {} words: {}; what it draws for them is arbitrary",
         unknown.size(), words.size(), list(unknown)));
   }
   return warnings;

@@ -43,8 +43,10 @@ Gate coarse_gate(const std::string& option, AttentionInput& input) {
   const std::string name = option.empty() ? "gate_coarse" : option;
   if (const auto tensor = input.find_gate(name)) return Gate::tensor(*tensor);
   if (option.empty()) {
-    fail_usage("--gate-coarse: expected it, as the file holds no tensor gate_coarse",
-               "zero leaves the coarse branch out, one adds it as it is");
+    fail_usage(
+        "--gate-coarse: expected zero, one or the name of a tensor, as the file holds no tensor "
+        "gate_coarse",
+        "zero leaves the coarse branch out, one adds it as it is");
   }
   throw Failure(
       ExitCode::kInputOutput,
@@ -233,15 +235,17 @@ void run(const AttendCommand& command) {
 
 void add_attend(CLI::App& app) {
   auto options = std::make_shared<AttendCommand>();
-  CLI::App& command = *app.add_subcommand("attend", "the operator on tensors of a file");
+  CLI::App& command = *app.add_subcommand("attend", "run the operator on tensors of a file");
   options->tensors.add_to(command);
-  add_text(command, {.names = "-o,--output", .kind = kFileKind, .help = "safetensors with out"},
-           options->output)
+  add_text(
+      command,
+      {.names = "-o,--output", .kind = kFileKind, .help = "safetensors to write; it holds out"},
+      options->output)
       .required();
   options->keep.add_to(command);
   add_list(command, "--forced-columns", options->forced_columns, {},
-           "kv tiles that every row keeps besides");
-  add_list(command, "--dense-rows", options->dense_rows, {}, "query tiles that keep everything");
+           "kv tiles that every query tile keeps in addition");
+  add_list(command, "--dense-rows", options->dense_rows, {}, "query tiles that keep all kv tiles");
   add_text(command,
            {.names = "--gate-coarse",
             .kind = kTextKind,

@@ -158,7 +158,8 @@ void run(const BenchCommand& command) {
 
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchCommand>();
-  CLI::App& command = *app.add_subcommand("bench", "speed of the stages and of the operator");
+  CLI::App& command =
+      *app.add_subcommand("bench", "measure the speed of the stages and of the operator");
   add_text(command,
            {.names = "--cases",
             .kind = kPathKind,
@@ -169,10 +170,11 @@ void add_bench(CLI::App& app) {
              options->names);
   add_values(command, {.names = "--stage", .kind = "STAGE", .help = "run these stages only"},
              options->stages);
-  add_choice(command,
-             {.names = "--dtype", .kind = {}, .help = "of q, k, v; default: that of each case"},
-             {"f32", "bf16", "f16", "f64"}, options->dtype);
-  add_whole(command, "--repeats", options->repeats, {.least = 1}, "samples of each");
+  add_choice(
+      command,
+      {.names = "--dtype", .kind = {}, .help = "dtype of q, k and v; default: that of each case"},
+      {"f32", "bf16", "f16", "f64"}, options->dtype);
+  add_whole(command, "--repeats", options->repeats, {.least = 1}, "how often each is timed");
   add_flag(command, "--list", options->list, "list the cases and end");
   add_example(command, "vsa bench --case quick --repeats 5");
   options->backend.add_to(command);

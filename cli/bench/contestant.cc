@@ -151,7 +151,7 @@ Contestant gemm_contestant(GemmBase& gemm, const Context& context) {
   Contestant x{.stage = "gemm", .flops = GemmBase::flops()};
   if (is_on_device(context.backend)) {
     x.refusal = "gemm: backend: expected reference or cpu, got " +
-                std::string(name(context.backend)) + "; the GEMM is the processor's";
+                std::string(name(context.backend)) + "; the GEMM runs on the processor";
   } else {
     x.run = [&gemm]() -> Status {
       gemm.run();

@@ -20,10 +20,13 @@ void add_example(CLI::App& command, const std::string& example) {
 
 void BackendOptions::add_to(CLI::App& command) {
   add_choice(command,
-             {.names = "--backend", .kind = {}, .help = "what computes", .default_value = backend},
+             {.names = "--backend",
+              .kind = {},
+              .help = "the backend that computes",
+              .default_value = backend},
              {"reference", "cpu", "cuda", "hip"}, backend);
   add_whole(command, "--threads", threads, {.least = 0, .most = kMaxThreads},
-            "threads to use; 0: as many as there are processors for this process");
+            "threads to use; 0: as many as this process has processors");
 }
 
 Context BackendOptions::context() const {

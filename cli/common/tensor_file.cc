@@ -44,17 +44,23 @@ void TensorOptions::add_to(CLI::App& command) {
            {.names = "input", .kind = kFileKind, .help = "safetensors with q, k and v of 4 axes"},
            file)
       .required();
-  add_grid(command, "--grid", grid, "video in tokens").required();
-  add_grid(command, "--kv-grid", kv_grid, "the same of k and v; default: as --grid");
+  add_grid(command, "--grid", grid, "size of the video in tokens: frames, rows, columns")
+      .required();
+  add_grid(command, "--kv-grid", kv_grid, "the same for k and v; default: as --grid");
   add_tile(command, "--tile", tile, "tile edges in tokens", "4,4,4");
   add_choice(command,
-             {.names = "--layout", .kind = {}, .help = "axes on file", .default_value = layout},
+             {.names = "--layout",
+              .kind = {},
+              .help = "order of the axes in the file",
+              .default_value = layout},
              {"bshd", "bhsd"}, layout);
   for (auto& [option, value] : {std::pair("--q", &q), {"--k", &k}, {"--v", &v}}) {
-    add_text(
-        command,
-        {.names = option, .kind = kTextKind, .help = "name of the tensor", .default_value = *value},
-        *value);
+    add_text(command,
+             {.names = option,
+              .kind = kTextKind,
+              .help = "name of this tensor in the file",
+              .default_value = *value},
+             *value);
   }
   add_number(command, "--scale", scale, {}, "softmax scale; default: 1/sqrt(head_dim)");
 }

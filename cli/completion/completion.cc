@@ -10,7 +10,8 @@ namespace vsa::cli {
 
 void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  CLI::App& command = *app.add_subcommand("completion", "a script that completes command lines");
+  CLI::App& command =
+      *app.add_subcommand("completion", "print a script that completes command lines");
   add_choice(command, {.names = "shell", .kind = {}, .help = "the shell that reads the script"},
              {"bash", "zsh"}, *shell)
       .required();

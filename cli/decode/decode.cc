@@ -80,7 +80,8 @@ void run(const DecodeCommand& command) {
 
 void add_decode(CLI::App& app) {
   auto options = std::make_shared<DecodeCommand>();
-  CLI::App& command = *app.add_subcommand("decode", "finish a run whose latents were saved");
+  CLI::App& command =
+      *app.add_subcommand("decode", "make the video of a run whose latents were saved");
   add_text(command,
            {.names = "latents", .kind = kFileKind, .help = "safetensors that `vsa generate` saved"},
            options->latents)

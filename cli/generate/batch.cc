@@ -206,8 +206,8 @@ void BatchOptions::add_to(CLI::App& command) {
   add_text(command,
            {.names = "--batch",
             .kind = kFileKind,
-            .help = "a video of every prompt in FILE.txt (one a line), .json or .jsonl; {name} in "
-                    "-o is its name"},
+            .help = "make a video of every prompt in FILE.txt (one per line), .json or .jsonl; "
+                    "{name} in -o stands for its name"},
            file);
   add_text(command,
            {.names = "--manifest",

@@ -86,7 +86,7 @@ void run(const GenerateCommand& command) {
 
 void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateCommand>();
-  CLI::App& command = *app.add_subcommand("generate", "a video from a prompt");
+  CLI::App& command = *app.add_subcommand("generate", "make a video from a prompt");
   options->sampling.add_to(command);
   options->output.add_to(command);
   options->stream.add_to(command);

@@ -39,24 +39,25 @@ void SamplingOptions::add_to(CLI::App& command) {
   add_text(command,
            {.names = "--model",
             .kind = kFolderKind,
-            .help = "model folder, or the name of one in VSA_MODELS or that ships",
+            .help = "model folder, or the name of a model that VSA_MODELS or this vsa has",
             .default_value = model},
            model);
   add_text(command,
            {.names = "--variant",
             .kind = kTextKind,
-            .help = "weights to take where there are several: fp16, ema"},
+            .help = "which weights to take if there are several, such as fp16 or ema"},
            variant);
   add_text(command, {.names = "-p,--prompt", .kind = kTextKind, .help = "what the video shows"},
            prompt);
-  add_text(
-      command,
-      {.names = "-n,--negative-prompt", .kind = kTextKind, .help = "what guidance leads away from"},
-      negative_prompt);
+  add_text(command,
+           {.names = "-n,--negative-prompt",
+            .kind = kTextKind,
+            .help = "what guidance leads the video away from"},
+           negative_prompt);
   add_whole(command, "--seed", seed, kSeedRange,
-            "of the noise; -1 or none: a random one, which is reported");
-  add_whole(command, "--steps", video.steps, kStepsRange, "steps of the sampler");
-  add_whole(command, "--frames", video.frames, kFramesRange, "length of the video");
+            "seed of the noise; -1 or none: a random one, which is reported");
+  add_whole(command, "--steps", video.steps, kStepsRange, "number of sampling steps");
+  add_whole(command, "--frames", video.frames, kFramesRange, "number of frames");
   add_value(command, {.names = "--size", .kind = "WxH", .help = "width and height in pixels"},
             [this](const std::string& option, const std::string& text) {
               video.size = parse_size(option, text);
@@ -72,8 +73,8 @@ void SamplingOptions::add_to(CLI::App& command) {
              {"vsa", "dense"}, attention);
   video.keep.add_to(command);
   add_tile(command, "--tile", tile, "tile edges in tokens", "");
-  add_whole(command, "--dense-steps", dense_steps, {}, "run the first N steps dense");
-  add_list(command, "--dense-layers", dense_layers, {}, "run these layers dense");
+  add_whole(command, "--dense-steps", dense_steps, {}, "the first N steps use dense attention");
+  add_list(command, "--dense-layers", dense_layers, {}, "these layers use dense attention");
   backend.add_to(command);
 }
 

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 void add_no_metadata_option(CLI::App& command, bool& no_metadata) {
   add_flag(command, "--no-metadata", no_metadata,
-           "leave out of videos and pictures how they were made");
+           "do not write into videos and pictures how they were made");
 }
 
 std::vector<NamedPath> OutputPaths::files() const {
@@ -70,11 +70,12 @@ void OutputOptions::add_to(CLI::App& command) {
       command,
       {.names = "--report", .kind = kFileKind, .help = "what ran, with times and hashes, as .json"},
       report);
-  add_text(command,
-           {.names = "--latents",
-            .kind = kFileKind,
-            .help = "keep the latents, as .safetensors; else only until the video is complete"},
-           latents);
+  add_text(
+      command,
+      {.names = "--latents",
+       .kind = kFileKind,
+       .help = "keep the latents in this .safetensors; default: only until the video is complete"},
+      latents);
   add_flag(command, "--overwrite", overwrite,
            "with --compare: replace files whose names follow from -o");
   add_no_metadata_option(command, no_metadata);

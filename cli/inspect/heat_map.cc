@@ -137,7 +137,7 @@ video::Image look_map(const LookMap& map) {
   const Grid& grid = map.tile_grid;
   const double most = std::max(1e-300, *std::ranges::max_element(map.weights));
   const std::array<std::string, 2> legend{
-      "a panel a tile frame, rows down, columns across",
+      "one panel for each frame of tiles, rows downwards, columns to the right",
       map.query_tile >= 0 ? "white: kept   green: the query tile" : "white: kept"};
   // Panels in a nearly square arrangement, with room for a frame in every cell.
   const auto per_row = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(grid.f))));

@@ -160,7 +160,7 @@ std::string to_text(const PlanFacts& f) {
   line("coarse", format_flops(f.coarse_flops));
   line("fine",
        exact ? fmt::format("{} (exact)", format_flops(f.fine_flops.expected))
-             : fmt::format("{} expected, {} to {} by which tiles are kept",
+             : fmt::format("{} expected, {} to {} depending on which tiles are kept",
                            format_flops(f.fine_flops.expected), format_flops(f.fine_flops.least),
                            format_flops(f.fine_flops.most)));
   line("reduction", fmt::format("{:.2f} times fewer FLOPs than dense", f.reduction()));
@@ -177,10 +177,11 @@ std::string to_text(const PlanFacts& f) {
 void add_plan(CLI::App& app) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App& command = *app.add_subcommand(
-      "plan", "how a grid is cut into tiles, and what sparse attention on it costs");
+      "plan", "show how a video is cut into tiles, and what sparse attention on it costs");
   // 2^20 keeps every product in range; no model comes near it.
   constexpr WholeRange kCount{.least = 1, .most = 1 << 20};
-  add_grid(command, "--grid", options->grid, "video in tokens").required();
+  add_grid(command, "--grid", options->grid, "size of the video in tokens: frames, rows, columns")
+      .required();
   add_tile(command, "--tile", options->tile, "tile edges in tokens", "4,4,4");
   options->keep.add_to(command);
   add_whole(command, "--batch-size", options->dims.batch, kCount, "videos in one call");
@@ -189,10 +190,12 @@ void add_plan(CLI::App& app) {
   add_whole(command, "--kv-heads", options->dims.num_kv_heads, {.least = 0, .most = kCount.most},
             "key and value heads; 0: as --heads");
   add_whole(command, "--head-dim", options->dims.head_dim, kCount, "width of a head");
-  add_choice(
-      command,
-      {.names = "--dtype", .kind = {}, .help = "of q, k, v", .default_value = options->dtype},
-      {"f32", "bf16", "f16", "f64"}, options->dtype);
+  add_choice(command,
+             {.names = "--dtype",
+              .kind = {},
+              .help = "dtype of q, k and v",
+              .default_value = options->dtype},
+             {"f32", "bf16", "f16", "f64"}, options->dtype);
   add_example(command, "vsa plan --grid 21,30,52 --sparsity 0.875 --heads 12");
   add_json_option(command, options->json);
   command.callback([options] {

@@ -133,7 +133,7 @@ void run(const VerifyCommand& command) {
 void add_verify(CLI::App& app) {
   auto options = std::make_shared<VerifyCommand>();
   CLI::App& command =
-      *app.add_subcommand("verify", "whether a model's files are sound, and their SHA-256");
+      *app.add_subcommand("verify", "check a model's files and print their SHA-256");
   add_text(
       command,
       {.names = "model",
@@ -145,12 +145,12 @@ void add_verify(CLI::App& app) {
   add_text(command,
            {.names = "--sums",
             .kind = kFileKind,
-            .help = "expect these: a list as `vsa verify` prints it, or a report of a run"},
+            .help = "compare with this list: what `vsa verify` printed, or the report of a run"},
            options->sums);
   add_text(command,
            {.names = "--variant",
             .kind = kTextKind,
-            .help = "weights to take where there are several: fp16, ema"},
+            .help = "which weights to take if there are several, such as fp16 or ema"},
            options->variant);
   add_flag(command, "--metadata", options->metadata,
            "instead, print how a video, picture or latents file was made, as JSON");

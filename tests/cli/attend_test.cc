@@ -107,7 +107,10 @@ TEST_F(CliAttend, KvGridScaleNamesForcedColumnsAndDenseRows) {
 TEST_F(CliAttend, T23_AnAbsentCoarseGateMustBeStated) {
   write_tensors(in, {{"q", draw(2, 1)}, {"k", draw(2, 2)}, {"v", draw(2, 3)}});
   const RunResult refused = attend({"--topk", "3"});
-  expect_failure(refused, 2, "vsa attend", "--gate-coarse: expected it");
+  expect_failure(
+      refused, 2, "vsa attend",
+      "--gate-coarse: expected zero, one or the name of a tensor, as the file holds no tensor "
+      "gate_coarse");
   EXPECT_THAT(refused.err, testing::HasSubstr("hint: zero leaves the coarse branch out"));
   EXPECT_EQ(dir.files(), std::vector<std::string>{"in.safetensors"});
 

@@ -150,12 +150,14 @@ TEST_F(CliMadeBy, P36_UnknownWordsAndSizesAreWarnings) {
   };
   EXPECT_EQ(warnings({"--prompt", "a red circle moving right"}), "");
   EXPECT_THAT(warnings({"--prompt", "a dragon"}),
-              testing::StartsWith("warning: prompt: 1 of its 2 words"));
+              testing::StartsWith(
+                  "warning: prompt: the model was not trained on 1 of its 2 words: dragon;"));
   EXPECT_THAT(warnings({"--prompt", "\u9F8D"}), testing::HasSubstr("unknown to the tokenizer"));
   EXPECT_THAT(warnings({"--prompt", "a red circle", "--frames", "8"}),
               testing::StartsWith("warning: size: the model was trained on 16 frames"));
   EXPECT_THAT(warnings({"--prompt", "a red ring", "--negative-prompt", "cat", "--guidance", "2"}),
-              testing::StartsWith("warning: negative prompt: 1 of its 1 words"));
+              testing::StartsWith(
+                  "warning: negative prompt: the model was not trained on 1 of its 1 words: cat;"));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ TEST_F(TextWarnings, P36_PromptsOfItsCaptionsAreFine) {
 
 TEST_F(TextWarnings, P36_WordsItNeverSawAreCountedAndNamed) {
   EXPECT_THAT(warnings("a red Dragon over a castle"),
-              ElementsAre(HasSubstr("2 of its 6 words are none that the model was trained on: "
+              ElementsAre(HasSubstr("the model was not trained on 2 of its 6 words: "
                                     "dragon, castle;")));
   EXPECT_THAT(warnings("b c d e f g h i j k"),
               ElementsAre(HasSubstr("b, c, d, e, f, g, h, i and 2 more")));
