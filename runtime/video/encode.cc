@@ -65,9 +65,9 @@ class Muxer {
 /// The run of one file. Steps return negative codes of libav and say in `action` what they try.
 class Encoding {
  public:
-  Encoding(const Frames& frames, int64_t scale, const EncodeRecipe& recipe,
-           const std::atomic<bool>* cancel, io::AtomicFile& file)
-      : frames_(frames), scale_(scale), recipe_(recipe), cancel_(cancel), muxer_(file) {}
+  Encoding(const Frames& frames, const WriteOptions& options, const EncodeRecipe& recipe,
+           io::AtomicFile& file)
+      : frames_(frames), scale_(options.scale), recipe_(recipe), options_(options), muxer_(file) {}
 
   Encoding(const Encoding&) = delete;
   Encoding& operator=(const Encoding&) = delete;
@@ -143,12 +143,12 @@ class Encoding {
   }
 
   /// AVERROR_EXIT once the run is cancelled, else 0.
-  int poll() const { return cancel_ != nullptr && *cancel_ ? AVERROR_EXIT : 0; }
+  int poll() const { return options_.cancel != nullptr && *options_.cancel ? AVERROR_EXIT : 0; }
 
   int encode_all() {
     action = "encode";
     for (int64_t i = 0; i < frames_.num_frames; ++i) {
-      int code = poll();
+      int code = options_.wait_for_frame && !options_.wait_for_frame(i) ? AVERROR_EXIT : poll();
       if (code >= 0) code = fill_picture(i);
       if (code >= 0) code = av_buffersrc_write_frame(graph_.source, picture_.get());
       if (code >= 0) code = drain_graph();
@@ -221,7 +221,7 @@ class Encoding {
   const Frames& frames_;
   const int64_t scale_;
   const EncodeRecipe& recipe_;
-  const std::atomic<bool>* cancel_;
+  const WriteOptions& options_;
   AVRational frame_rate_{};
   Muxer muxer_;
   CodecPtr codec_;
@@ -235,8 +235,8 @@ class Encoding {
 
 }  // namespace
 
-Status encode(const std::filesystem::path& path, const Frames& frames, double fps, int64_t scale,
-              const EncodeRecipe& recipe, const std::atomic<bool>* cancel) {
+Status encode(const std::filesystem::path& path, const Frames& frames, const WriteOptions& options,
+              const EncodeRecipe& recipe) {
   if (avcodec_find_encoder_by_name(recipe.encoder) == nullptr ||
       av_guess_format(recipe.muxer, nullptr, nullptr) == nullptr) {
     return unsupported(
@@ -247,9 +247,9 @@ Status encode(const std::filesystem::path& path, const Frames& frames, double fp
   Result<io::AtomicFile> file = io::AtomicFile::create(path);
   if (!file.ok()) return file.status();
   const LibavLog log;
-  Encoding encoding(frames, scale, recipe, cancel, *file);
+  Encoding encoding(frames, options, recipe, *file);
   // 1001 * 1000: wide enough for 24000/1001 and its kin, and for three decimals.
-  const int code = encoding.run(av_d2q(fps, 1'001'000));
+  const int code = encoding.run(av_d2q(options.fps, 1'001'000));
   // The file knows best why it could not be written; the libraries only know that it could not.
   VSA_TRY(file->status());
   if (code == AVERROR_EXIT) {

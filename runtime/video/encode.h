@@ -1,13 +1,13 @@
 // Encoding frames through FFmpeg's libraries into one file; internal to runtime/video. Host-only.
 #pragma once
 
-#include <atomic>
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/video/frames.h"
+#include "runtime/video/write_video.h"
 #include "vsa/status.h"
 
 namespace vsa::video {
@@ -24,11 +24,10 @@ struct EncodeRecipe {
 };
 
 /// Writes the file, whole or not at all.
-/// @param scale   each pixel becomes scale x scale pixels
-/// @param cancel  as of write_video
+/// @param options  all but the metadata, which the recipe holds
 /// @return Unsupported if the libraries were built without that encoder; IoError; Cancelled;
 ///         OutOfMemory
-Status encode(const std::filesystem::path& path, const Frames& frames, double fps, int64_t scale,
-              const EncodeRecipe& recipe, const std::atomic<bool>* cancel);
+Status encode(const std::filesystem::path& path, const Frames& frames, const WriteOptions& options,
+              const EncodeRecipe& recipe);
 
 }  // namespace vsa::video

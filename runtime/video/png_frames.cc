@@ -36,11 +36,12 @@ class FolderLock {
   int fd_;
 };
 
-Status write_all(const FramePattern& pattern, const Frames& frames, int64_t scale,
-                 const std::atomic<bool>* cancel, const Metadata& metadata) {
+Status write_all(const FramePattern& pattern, const Frames& frames, const WriteOptions& options) {
+  const int64_t scale = options.scale;
   std::vector<io::AtomicFile> files;
   for (int64_t i = 0; i < frames.num_frames; ++i) {
-    if (cancel != nullptr && *cancel) {
+    const bool is_there = !options.wait_for_frame || options.wait_for_frame(i);
+    if (!is_there || (options.cancel != nullptr && *options.cancel)) {
       return Status(StatusCode::kCancelled,
                     fmt::format("[write_video] {}: cancelled", pattern.path_of(i).string()));
     }
@@ -50,7 +51,7 @@ Status write_all(const FramePattern& pattern, const Frames& frames, int64_t scal
     VSA_TRY(png.status());
     Result<io::AtomicFile> file = io::AtomicFile::create(pattern.path_of(i));
     if (!file.ok()) return file.status();
-    VSA_TRY(file->write(png_with_metadata(*png, metadata)));
+    VSA_TRY(file->write(png_with_metadata(*png, options.metadata)));
     VSA_TRY(file->seal());
     files.push_back(std::move(*file));
   }
@@ -86,13 +87,12 @@ Status check_png_frames(const fs::path& path) {
   return io::check_writable(FramePattern::parse(path).value().path_of(0));
 }
 
-Status write_png_frames(const fs::path& path, const Frames& frames, int64_t scale,
-                        const std::atomic<bool>* cancel, const Metadata& metadata) {
+Status write_png_frames(const fs::path& path, const Frames& frames, const WriteOptions& options) {
   const FramePattern pattern = FramePattern::parse(path).value();
   // Held longer than the files in them, or the folders would not be empty at the end.
   Result<io::NewFolders> folders = io::NewFolders::make(pattern.directory);
   if (!folders.ok()) return folders.status();
-  VSA_TRY(write_all(pattern, frames, scale, cancel, metadata));
+  VSA_TRY(write_all(pattern, frames, options));
   folders->keep();
   return {};
 }

@@ -1,14 +1,13 @@
 // Frames as numbered png files; write_video is the entrance. Host-only.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 
 #include "runtime/video/frames.h"
-#include "runtime/video/metadata.h"
+#include "runtime/video/write_video.h"
 #include "vsa/status.h"
 
 namespace vsa::video {
@@ -28,8 +27,7 @@ struct FramePattern {
 Status check_png_frames(const std::filesystem::path& pattern);
 
 /// One png a frame, numbered from 0. The files get their names when all are complete.
-/// @param cancel  as of write_video
-Status write_png_frames(const std::filesystem::path& pattern, const Frames& frames, int64_t scale,
-                        const std::atomic<bool>* cancel, const Metadata& metadata);
+Status write_png_frames(const std::filesystem::path& pattern, const Frames& frames,
+                        const WriteOptions& options);
 
 }  // namespace vsa::video

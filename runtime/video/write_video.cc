@@ -106,12 +106,17 @@ Status check_video_path(const std::filesystem::path& path) {
 
 Status write_video(const std::filesystem::path& path, const Frames& frames, double fps,
                    int64_t scale, const std::atomic<bool>* cancel, const Metadata& metadata) {
+  return write_video(path, frames,
+                     {.fps = fps, .scale = scale, .cancel = cancel, .metadata = metadata});
+}
+
+Status write_video(const std::filesystem::path& path, const Frames& frames,
+                   const WriteOptions& options) {
   const Result<VideoKind> kind = video_kind(path);
   if (!kind.ok()) return kind.status();
-  VSA_TRY(check_arguments(frames, fps, scale));
-  if (*kind == VideoKind::kPngFrames)
-    return write_png_frames(path, frames, scale, cancel, metadata);
-  return encode(path, frames, fps, scale, recipe(*kind, metadata), cancel);
+  VSA_TRY(check_arguments(frames, options.fps, options.scale));
+  if (*kind == VideoKind::kPngFrames) return write_png_frames(path, frames, options);
+  return encode(path, frames, options, recipe(*kind, options.metadata));
 }
 
 }  // namespace vsa::video

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 
 #include "runtime/video/frames.h"
 #include "runtime/video/metadata.h"
@@ -42,5 +43,21 @@ Status check_video_path(const std::filesystem::path& path);
 Status write_video(const std::filesystem::path& path, const Frames& frames, double fps,
                    int64_t scale = 1, const std::atomic<bool>* cancel = nullptr,
                    const Metadata& metadata = {});
+
+/// How a video is written.
+struct WriteOptions {
+  double fps = 0.0;
+  int64_t scale = 1;
+  const std::atomic<bool>* cancel = nullptr;  ///< may be null
+  Metadata metadata{};
+  /// Returns once frame i is there, or false if it will never be; empty: all are. Frames are asked
+  /// for in their order.
+  std::function<bool(int64_t i)> wait_for_frame{};
+};
+
+/// The same of frames that are still being made: only their number and size are known at first.
+/// @return also Cancelled if a frame will never be there
+Status write_video(const std::filesystem::path& path, const Frames& frames,
+                   const WriteOptions& options);
 
 }  // namespace vsa::video
