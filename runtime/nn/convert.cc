@@ -6,6 +6,7 @@
 
 #include "runtime/nn/isa.h"
 #include "runtime/nn/targets.h"
+#include "runtime/nn/weight_change.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/nn/convert.cc"
@@ -164,7 +165,8 @@ void narrow_parallel(io::StorageType type, const float* from, int64_t n, std::by
 
 std::vector<float> values(const Weight& weight) {
   std::vector<float> all(weight.empty() ? 0 : static_cast<size_t>(weight.num_elements()));
-  widen(weight.type, weight.bytes.data(), std::ssize(all), weight.scale, all.data());
+  const ChangedWeight used = changed(weight);
+  widen(used.weight.type, used.weight.bytes.data(), std::ssize(all), used.weight.scale, all.data());
   return all;
 }
 

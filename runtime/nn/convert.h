@@ -21,7 +21,7 @@ void widen_parallel(io::StorageType type, const std::byte* from, int64_t n, floa
 /// @param to  n numbers of `type`, aligned to them
 void narrow_parallel(io::StorageType type, const float* from, int64_t n, std::byte* to);
 
-/// All values of a weight in f32; none of an empty one. Throws std::bad_alloc.
+/// All values of a weight in f32, with its change made; none of an empty one. Throws as changed().
 std::vector<float> values(const Weight& weight);
 
 }  // namespace vsa::nn

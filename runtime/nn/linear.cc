@@ -13,6 +13,7 @@
 #include "runtime/nn/convert.h"
 #include "runtime/nn/isa.h"
 #include "runtime/nn/parallel.h"
+#include "runtime/nn/weight_change.h"
 
 namespace vsa::nn {
 namespace {
@@ -104,7 +105,8 @@ struct ReadyLinear::State {
   io::StorageType type = io::StorageType::kF32;
   float scale = 1.0F;
   const std::byte* kept = nullptr;
-  Buffer packed;  // what `kept` points to, unless that is a file
+  Buffer packed;  // what `kept` points to, unless that is a file or `changed`
+  std::vector<std::byte> changed;
 
   mutable std::mutex mutex;
   mutable std::map<int64_t, Matmul> by_rows;  // a whole block, a tail: few entries
@@ -180,12 +182,14 @@ Linear::Linear(const LinearWeights& weights, Activation activation, Keep keep) {
     state.bias = memory(row_major(1, weights.dims.out), cpu_engine());
     std::ranges::copy(values(weights.bias), static_cast<float*>(state.bias.get_data_handle()));
   }
+  ChangedWeight used = changed(weights.weight);
   const memory::dims extents{weights.dims.in, weights.dims.out};
   if (keep == Keep::kMapped) {
     state.order = {extents, kF32, memory::format_tag::ba};  // [out, in], row-major
-    state.type = weights.weight.type;
-    state.scale = weights.weight.scale;
-    state.kept = weights.weight.bytes.data();
+    state.type = used.weight.type;
+    state.scale = used.weight.scale;
+    state.kept = used.weight.bytes.data();
+    state.changed = std::move(used.memory);
     return;
   }
   {
@@ -193,7 +197,7 @@ Linear::Linear(const LinearWeights& weights, Activation activation, Keep keep) {
     state.order =
         state.describe(kRowBlock, {extents, kF32, memory::format_tag::any}).weights_desc();
   }
-  state.pack(weights.weight);
+  state.pack(used.weight);
 }
 
 LinearDims Linear::dims() const { return state_ ? state_->dims : LinearDims{}; }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "runtime/io/storage_type.h"
 
 namespace vsa::nn {
+
+class WeightChange;
 
 /// One tensor. Its values are the stored numbers times `scale`. It does not own its memory, which
 /// is the mapped file of a checkpoint, or a tensor made while loading; either must outlive it.
@@ -20,6 +23,8 @@ struct Weight {
   std::span<const std::byte> bytes;  ///< row-major, at any address
   float scale = 1.0F;
   bool in_file = false;  ///< in a mapped file, whose pages may go once they were read
+  /// What is to be done to the values before they are used (weight_change.h); null: nothing.
+  std::shared_ptr<const WeightChange> change{};
 
   /// Whether the model does without this tensor.
   bool empty() const { return bytes.empty(); }

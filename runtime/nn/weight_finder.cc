@@ -29,6 +29,12 @@ WeightFinder::WeightFinder(const io::Checkpoint& checkpoint, std::string model,
   }
 }
 
+std::map<std::string, std::vector<int64_t>, std::less<>> WeightFinder::shapes() const {
+  std::map<std::string, std::vector<int64_t>, std::less<>> shapes;
+  for (const auto& [name, entry] : by_name_) shapes.emplace(name, entry.view->shape);
+  return shapes;
+}
+
 void WeightFinder::fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
@@ -47,15 +53,19 @@ Weight WeightFinder::find(const std::string& name, const std::vector<int64_t>& s
     return {};
   }
   if (!io::to_dtype(view->type)) {
-    fail(io_error(fmt::format("[load] {}: {}: expected f16, bf16, f32 or f64, got {}", model_,
-                              file_name, io::to_string(*view))));
+    fail(unsupported(fmt::format(
+        "[load] {}: {}: expected f16, bf16, f32 or f64, got {}; take the bf16 or f16 file of the "
+        "same model",
+        model_, file_name, io::to_string(*view))));
     return {};
   }
+  const auto change = changes_.find(name);
   return {.name = name,
           .type = view->type,
           .shape = view->shape,
           .bytes = view->bytes,
-          .in_file = true};
+          .in_file = true,
+          .change = change == changes_.end() ? nullptr : change->second};
 }
 
 LinearWeights WeightFinder::linear(const std::string& name, const LinearSpec& spec) {
@@ -73,6 +83,13 @@ Result<LoadSummary> WeightFinder::finish() const {
     return io_error(fmt::format("[load] {}: expected {} tensors, {} of them are missing: {}",
                                 model_, taken_.size() + missing_.size(), missing_.size(),
                                 list(missing_, 8)));
+  }
+  for (const auto& [name, change] : changes_) {
+    if (taken_.contains(name)) continue;
+    return io_error(
+        fmt::format("[lora] {}: expected changes of its tensors, got one of {}, which it "
+                    "does not use",
+                    model_, name));
   }
   LoadSummary summary;
   summary.loaded = std::ssize(taken_);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -39,6 +40,13 @@ class WeightFinder {
 
   bool has(std::string_view name) const { return by_name_.contains(name); }
 
+  /// The extents of all tensors, by the model's names.
+  std::map<std::string, std::vector<int64_t>, std::less<>> shapes() const;
+
+  /// Changes that the tensors of these names are found with; before the first find().
+  using Changes = std::map<std::string, std::shared_ptr<const WeightChange>, std::less<>>;
+  void set_changes(Changes changes) { changes_ = std::move(changes); }
+
   /// Empty after a fault: missing, another shape, not a float type of 16 bits or more.
   Weight find(const std::string& name, const std::vector<int64_t>& shape);
 
@@ -51,7 +59,9 @@ class WeightFinder {
   LinearWeights linear(const std::string& name, const LinearSpec& spec);
 
   /// Call once, after the last tensor.
-  /// @return IoError naming the first wrong tensor, or else all missing ones
+  /// @return IoError naming the first wrong tensor, or else all missing ones, or those with a
+  /// change
+  ///         that the model does not have
   Result<LoadSummary> finish() const;
 
  private:
@@ -65,6 +75,7 @@ class WeightFinder {
   std::map<std::string, Entry, std::less<>> by_name_;
   std::set<std::string, std::less<>> taken_;
   std::vector<std::string> missing_;
+  Changes changes_;
   Status status_;
 };
 
