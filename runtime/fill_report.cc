@@ -14,20 +14,23 @@ namespace vsa::runtime {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> model_files(const ModelFolder& model, const io::Checkpoint& text,
-                                  const io::Checkpoint& transformer) {
-  std::vector<fs::path> paths;
-  for (const fs::path& file : ModelFolder::config_files()) paths.push_back(model.root / file);
-  paths.push_back(model.tokenizer());
-  paths.insert(paths.end(), text.paths().begin(), text.paths().end());
-  paths.insert(paths.end(), transformer.paths().begin(), transformer.paths().end());
+std::vector<fs::path> model_files(const ModelFolder& model,
+                                  const std::vector<const io::Checkpoint*>& weights) {
+  std::vector<fs::path> paths = model.config_files;
+  paths.push_back(model.tokenizer_at);
+  for (const io::Checkpoint* part : weights) {
+    paths.insert(paths.end(), part->paths().begin(), part->paths().end());
+  }
   return paths;
 }
 
-Result<FileReport> file_report(const fs::path& root, const fs::path& path) {
-  const Result<std::string> hash = io::sha256_of_file(path);
+Result<FileReport> file_report(const fs::path& root, const fs::path& path,
+                               const std::atomic<bool>* cancel) {
+  const Result<std::string> hash = io::sha256_of_file(path, cancel);
   if (!hash.ok()) return hash.status();
-  return FileReport{.path = path.lexically_relative(root).string(),
+  const fs::path relative = path.lexically_relative(root);
+  const bool is_inside = !relative.empty() && *relative.begin() != "..";
+  return FileReport{.path = (is_inside ? relative : path).string(),
                     .bytes = static_cast<int64_t>(fs::file_size(path)),
                     .sha256 = *hash};
 }

@@ -1,6 +1,7 @@
 // Fills a run's report from what the run knows. Host-only.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -18,14 +19,16 @@ namespace vsa::runtime {
 void describe(const GenerateOptions& options, const ModelFolder& model, const RunPlan& plan,
               GenerateReport& report);
 
-/// All files that a run of the model reads.
-std::vector<std::filesystem::path> model_files(const ModelFolder& model, const io::Checkpoint& text,
-                                               const io::Checkpoint& transformer);
+/// All files that a run of the model reads: its JSON files, the tokenizer, and these weights.
+std::vector<std::filesystem::path> model_files(const ModelFolder& model,
+                                               const std::vector<const io::Checkpoint*>& weights);
 
-/// Size and hash of a file, under its path relative to `root`. Cost: one read of it.
-/// @return IoError if it cannot be read
-Result<FileReport> file_report(const std::filesystem::path& root,
-                               const std::filesystem::path& path);
+/// Size and hash of a file, under its path relative to `root` if it lies there. Cost: one read of
+/// it.
+/// @param cancel  as of io::sha256_of_file
+/// @return IoError if it cannot be read | Cancelled
+Result<FileReport> file_report(const std::filesystem::path& root, const std::filesystem::path& path,
+                               const std::atomic<bool>* cancel = nullptr);
 
 WeightsReport weights_report(const nn::LoadSummary& summary, const std::string& naming);
 

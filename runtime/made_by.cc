@@ -28,6 +28,9 @@ std::string made_by_json(const GenerateReport& report) {
                  {"dense_steps", report.dense_steps},
                  {"dense_layers", report.dense_layers}});
   }
+  for (const LoraReport& lora : report.loras) {
+    json["loras"].push_back({{"strength", lora.strength}, {"sha256", lora.sha256}});
+  }
   json["backend"] = report.backend;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -1,188 +1,219 @@
-// A model on disk, in diffusers' folder layout: what its JSON files say. Host-only.
+// A model on disk: where its parts are, and what its JSON files or the shapes of its tensors say.
 #include "runtime/model_folder.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/dit/inferred_config.h"
+#include "runtime/dit/other_models.h"
 #include "runtime/io/weight_choice.h"
 #include "runtime/json_fields.h"
-#include "runtime/video/write_video.h"
+#include "runtime/text/inferred_config.h"
 
 namespace vsa::runtime {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kIndex = "model_index.json";
-constexpr const char* kTransformer = "transformer/config.json";
-constexpr const char* kTextEncoder = "text_encoder/config.json";
 constexpr const char* kScheduler = "scheduler/scheduler_config.json";
 
-/// The class of a component: the second of ["library", "class"]; empty for null.
-Result<std::string> component_class(const json& index, const char* component) {
-  const json entry = index.value(component, json());
-  if (entry.is_null()) return std::string();
-  const bool pair =
-      entry.is_array() && entry.size() == 2 && (entry[1].is_string() || entry[1].is_null());
-  if (!pair) {
-    return io_error(fmt::format("[model] {}: {}: expected [library, class], got {}", kIndex,
-                                component, entry.dump()));
-  }
-  return entry[1].is_null() ? std::string() : entry[1].get<std::string>();
+/// A path as messages show it: relative to the model's folder if it lies there.
+std::string shown(const ModelFolder& model, const fs::path& path) {
+  const fs::path relative = path.lexically_relative(model.root);
+  return relative.empty() || *relative.begin() == ".." ? path.string() : relative.string();
 }
 
-Status expect_class(const json& index, const char* component, const std::string& expected) {
-  const Result<std::string> found = component_class(index, component);
-  if (!found.ok()) return found.status();
-  if (*found == expected) return {};
-  const auto shown = [](const std::string& name) { return name.empty() ? "null" : name; };
-  return unsupported(fmt::format("[model] {}: {}: expected {}, got {}: this runtime has no other",
-                                 kIndex, component, shown(expected), shown(*found)));
+Result<json> read_json(const fs::path& path, ModelFolder& model) {
+  Result<json> object = read_json_object(path.string());
+  if (object.ok()) model.config_files.push_back(path);
+  return object;
 }
 
-Status check_components(const json& index) {
-  VSA_TRY(expect_class(index, "transformer", "WanTransformer3DModel"));
-  VSA_TRY(expect_class(index, "text_encoder", "UMT5EncoderModel"));
-  return expect_class(index, "vae", "");  // pixels are denoised directly
-}
-
-Status read_defaults(const json& index, ModelFolder& model) {
-  const json section = index.value("vsa", json::object());
-  JsonFields fields(section, fmt::format("{}: vsa", kIndex));
-  const auto optional = [&](const char* key, std::optional<int64_t>& value) {
-    if (fields.present(key)) value = fields.integer(key, 1);
-  };
-  ModelDefaults& defaults = model.defaults;
-  optional("steps", defaults.steps);
-  optional("frames", defaults.frames);
-  optional("height", defaults.height);
-  optional("width", defaults.width);
-  if (fields.present("guidance")) defaults.guidance = fields.number("guidance", 1.0, -1.0);
-  if (fields.present("sparsity")) defaults.sparsity = fields.number("sparsity", 0.0, -1.0);
-  if (fields.present("tile")) {
-    const std::vector<int64_t> edges = fields.integers("tile", {4, 4, 4});
-    defaults.tile = {edges[0], edges[1], edges[2]};
-  }
-  model.max_sequence_length = fields.integer("max_sequence_length", model.max_sequence_length);
-  model.fps = fields.number("fps", model.fps, 0.0);
-  if (model.fps > video::kMaxFps) {
-    fields.fail(io_error(fmt::format("[config] {}: vsa: fps: expected at most {}, got {}", kIndex,
-                                     video::kMaxFps, model.fps)));
-  }
-  for (std::string& word : fields.texts("trained_words")) {
-    model.trained_on.words.insert(std::move(word));
-  }
-  if (fields.present("trained_video")) {
-    model.trained_on.video = fields.integers("trained_video", {1, 1, 1});
-  }
-  for (const std::string& key : fields.unread()) {
-    model.ignored.push_back(fmt::format("{}: vsa.{}", kIndex, key));
-  }
-  return fields.status();
-}
-
-Status read_scheduler(const json& index, ModelFolder& model) {
-  const Result<json> object = read_json_object((model.root / kScheduler).string());
+/// Calls parse(json, file, ignored fields) on one of the model's files.
+template <class T, class Parse>
+Result<T> read_config(const fs::path& path, const Parse& parse, ModelFolder& model) {
+  const Result<json> object = read_json(path, model);
   if (!object.ok()) return object.status();
+  const std::string file = shown(model, path);
+  std::vector<std::string> ignored;
+  Result<T> parsed = parse(*object, file, ignored);
+  for (const std::string& key : ignored) model.ignored.push_back(fmt::format("{}: {}", file, key));
+  return parsed;
+}
+
+/// The sampler that the folder's files name, or the one that such a model needs.
+Status read_scheduler(const ModelIndex& index, ModelFolder& model) {
+  const Result<json> object = read_json(model.root / kScheduler, model);
+  VSA_TRY(object.status());
   const auto config = sampler::parse_scheduler_config(*object, kScheduler);
   VSA_TRY(config.status());
-  VSA_TRY(expect_class(index, "scheduler", object->at("_class_name").get<std::string>()));
+  if (const std::string name = object->at("_class_name").get<std::string>();
+      name != index.scheduler) {
+    return unsupported(fmt::format("[model] {}: scheduler: expected {} (the class of {}), got {}",
+                                   kModelIndex, name, kScheduler,
+                                   index.scheduler.empty() ? "null" : index.scheduler));
+  }
   model.scheduler = *config;
   // Models without a VAE are trained by this repository, whose sampler shifts once.
-  if (model.scheduler.kind == sampler::SchedulerKind::kEuler) {
+  if (!index.has_vae && model.scheduler.kind == sampler::SchedulerKind::kEuler) {
     model.scheduler.kind = sampler::SchedulerKind::kEulerPlain;
   }
   // FastWan's folders name the sampler of the model that it was distilled from.
-  if (index.value("_class_name", json()) == "WanDMDPipeline") {
-    model.scheduler = sampler::fast_wan_config();
-    model.defaults.steps = model.defaults.steps.value_or(std::ssize(model.scheduler.timesteps));
-    model.defaults.guidance = model.defaults.guidance.value_or(1.0);
-  }
+  if (index.few_steps) model.scheduler = sampler::fast_wan_config();
   return {};
 }
 
-/// Calls parse(json, ignored fields) on one of the model's files.
-template <class T, class Parse>
-Status read_config(const char* file, const Parse& parse, ModelFolder& model, T& config) {
-  const Result<json> object = read_json_object((model.root / file).string());
-  if (!object.ok()) return object.status();
-  std::vector<std::string> ignored;
-  Result<T> parsed = parse(*object, file, ignored);
-  if (!parsed.ok()) return parsed.status();
-  config = *parsed;
-  for (const std::string& key : ignored) model.ignored.push_back(fmt::format("{}: {}", file, key));
+Status read_index(ModelFolder& model) {
+  if (is_wan_repository(model.root)) {
+    model.has_vae = true;
+    model.defaults = wan_defaults(/*few_steps=*/false);
+    // What Wan's own generate.py does.
+    model.scheduler = {.kind = sampler::SchedulerKind::kUniPcWan, .shift = 5.0, .timesteps = {}};
+    return {};
+  }
+  const Result<json> object = read_json(model.root / kModelIndex, model);
+  VSA_TRY(object.status());
+  const Result<ModelIndex> index = parse_model_index(*object);
+  VSA_TRY(index.status());
+  model.has_vae = index->has_vae;
+  model.few_steps = index->few_steps;
+  model.defaults = index->defaults;
+  model.trained_on = index->trained_on;
+  model.max_sequence_length = index->max_sequence_length;
+  model.fps = index->fps;
+  model.ignored = index->ignored;
+  return read_scheduler(*index, model);
+}
+
+Status locate_parts(const PartPaths& parts, ModelFolder& model) {
+  const auto locate = [&](Part part, const fs::path& elsewhere, PartLocation& at) -> Status {
+    Result<PartLocation> located = locate_part(part, model.root, elsewhere);
+    VSA_TRY(located.status());
+    at = std::move(*located);
+    return {};
+  };
+  VSA_TRY(locate(Part::kTransformer, parts.transformer, model.transformer_at));
+  VSA_TRY(locate(Part::kTextEncoder, parts.text_encoder, model.text_encoder_at));
+  if (model.has_vae) return locate(Part::kVae, parts.vae, model.vae_at);
+  if (parts.vae.empty()) return {};
+  return invalid_argument(fmt::format("[model] vae: expected none, as {} makes pixels, got {}",
+                                      model.root.string(), parts.vae.string()));
+}
+
+Status read_transformer(const PartPaths& parts, ModelFolder& model) {
+  const PartLocation& at = model.transformer_at;
+  std::optional<dit::WanConfig> own;
+  if (const fs::path there = model.root / name(Part::kTransformer) / "config.json";
+      at.config.empty() && !parts.transformer.empty() && fs::exists(there)) {
+    const auto read = read_config<dit::WanConfig>(there, dit::parse_wan_config, model);
+    VSA_TRY(read.status());
+    own = *read;
+  }
+  Result<dit::WanConfig> config = Status();
+  if (!at.config.empty()) {
+    config = read_config<dit::WanConfig>(at.config, dit::parse_wan_config, model);
+  } else {
+    const auto weights = model.open_transformer();
+    VSA_TRY(weights.status());
+    config = dit::infer_wan_config(*weights, own);
+  }
+  VSA_TRY(config.status());
+  model.transformer = *config;
   return {};
+}
+
+Status read_text_encoder(ModelFolder& model) {
+  const PartLocation& at = model.text_encoder_at;
+  Result<text::Umt5Config> config = Status();
+  if (!at.config.empty()) {
+    config = read_config<text::Umt5Config>(at.config, text::parse_umt5_config, model);
+  } else {
+    const auto weights = model.open_text_encoder();
+    VSA_TRY(weights.status());
+    config = text::infer_umt5_config(*weights);
+  }
+  VSA_TRY(config.status());
+  model.text_encoder = *config;
+  if (model.transformer.text_dim == model.text_encoder.d_model) return {};
+  return io_error(
+      fmt::format("[model] {}: text_dim: expected {} (d_model of {}), got {}",
+                  shown(model, model.transformer_at.weights), model.text_encoder.d_model,
+                  shown(model, model.text_encoder_at.weights), model.transformer.text_dim));
 }
 
 /// Decides which weights each part takes.
 Status choose_variants(const std::string& variant, ModelFolder& model) {
   if (variant.empty()) return {};
-  const auto choose = [&](const std::filesystem::path& folder, std::string& chosen) {
-    if (io::has_variant(folder, variant)) {
+  bool found = false;
+  const auto choose = [&](Part part, const fs::path& weights, std::string& chosen) {
+    std::error_code ignored;  // what cannot be looked at is reported when it is opened
+    if (!fs::is_directory(weights, ignored)) return;  // a file was chosen by its name
+    if (io::has_variant(weights, variant)) {
       chosen = variant;
-    } else {
-      model.warnings.push_back(
-          fmt::format("variant: {} has no weights of the variant {}; its plain "
-                      "ones are used",
-                      folder.filename().string(), variant));
+      found = true;
+      return;
     }
+    model.warnings.push_back(
+        fmt::format("variant: {} has no weights of the variant {}; its plain ones are used",
+                    name(part), variant));
   };
-  choose(model.transformer_weights(), model.transformer_variant);
-  choose(model.text_encoder_weights(), model.text_encoder_variant);
-  if (!model.transformer_variant.empty() || !model.text_encoder_variant.empty()) return {};
+  choose(Part::kTransformer, model.transformer_at.weights, model.transformer_variant);
+  choose(Part::kTextEncoder, model.text_encoder_at.weights, model.text_encoder_variant);
+  if (model.has_vae) choose(Part::kVae, model.vae_at.weights, model.vae_variant);
+  if (found) return {};
   return io_error(fmt::format("[model] {}: expected weights of the variant {}, got none",
                               model.root.string(), variant));
 }
 
 }  // namespace
 
-std::vector<std::filesystem::path> ModelFolder::config_files() {
-  return {kIndex, kTransformer, kTextEncoder, kScheduler};
-}
-
-Result<ModelFolder> ModelFolder::open(const std::filesystem::path& root,
-                                      const std::string& variant) {
+Result<ModelFolder> ModelFolder::open(const fs::path& root, const ModelChoice& choice) {
   std::error_code failed;
-  if (!std::filesystem::is_directory(root, failed)) {
+  if (!fs::is_directory(root, failed)) {
     return io_error(fmt::format(
         "[model] {}: expected a model folder in diffusers' layout, got no such directory",
         root.string()));
   }
+  if (fs::is_directory(root / "low_noise_model", failed)) {
+    return unsupported(fmt::format(
+        "[model] {}: expected a model of Wan2.1, got low_noise_model: Wan2.2's models are not "
+        "supported",
+        root.string()));
+  }
   ModelFolder model;
   model.root = root;
-  const Result<json> index = read_json_object((root / kIndex).string());
-  if (!index.ok()) return index.status();
-  VSA_TRY(check_components(*index));
-  VSA_TRY(read_defaults(*index, model));
-  VSA_TRY(read_scheduler(*index, model));
-  VSA_TRY(read_config(kTransformer, dit::parse_wan_config, model, model.transformer));
-  VSA_TRY(read_config(kTextEncoder, text::parse_umt5_config, model, model.text_encoder));
-  if (model.transformer.text_dim != model.text_encoder.d_model) {
-    return io_error(fmt::format("[model] {}: text_dim: expected {} (d_model of {}), got {}",
-                                kTransformer, model.text_encoder.d_model, kTextEncoder,
-                                model.transformer.text_dim));
-  }
-  VSA_TRY(choose_variants(variant, model));
+  model.tokenizer_at = locate_tokenizer(root);
+  VSA_TRY(read_index(model));
+  VSA_TRY(locate_parts(choice.parts, model));
+  VSA_TRY(choose_variants(choice.variant, model));
+  VSA_TRY(read_transformer(choice.parts, model));
+  VSA_TRY(read_text_encoder(model));
   return model;
 }
 
 Result<io::Checkpoint> ModelFolder::open_text_encoder() const {
-  return io::Checkpoint::open(text_encoder_weights(), text_encoder_variant);
+  return io::Checkpoint::open(text_encoder_at.weights, text_encoder_variant);
 }
 
 Result<io::Checkpoint> ModelFolder::open_transformer() const {
-  return io::Checkpoint::open(transformer_weights(), transformer_variant);
+  Result<io::Checkpoint> weights =
+      io::Checkpoint::open(transformer_at.weights, transformer_variant);
+  if (weights.ok()) VSA_TRY(dit::refuse_other_models(*weights));
+  return weights;
+}
+
+Result<io::Checkpoint> ModelFolder::open_vae() const {
+  return io::Checkpoint::open(vae_at.weights, vae_variant);
 }
 
 Result<text::Tokenizer> ModelFolder::open_tokenizer() const {
-  Result<text::Tokenizer> loaded = text::Tokenizer::load(tokenizer());
+  Result<text::Tokenizer> loaded = text::Tokenizer::load(tokenizer_at);
   if (!loaded.ok() || loaded->vocabulary_size() <= text_encoder.vocab_size) return loaded;
   return io_error(
-      fmt::format("[model] tokenizer/spiece.model: expected at most {} pieces (vocab_size of the "
-                  "text encoder), "
-                  "got {}",
-                  text_encoder.vocab_size, loaded->vocabulary_size()));
+      fmt::format("[model] {}: expected at most {} pieces (vocab_size of the text encoder), got {}",
+                  shown(*this, tokenizer_at), text_encoder.vocab_size, loaded->vocabulary_size()));
 }
 
 }  // namespace vsa::runtime

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "runtime/decode.h"
@@ -106,13 +107,19 @@ Result<std::unique_ptr<dit::Model>> load_transformer(const GenerateOptions& opti
                                                      GenerateReport& report) {
   const Timer timer(report.load_ms);
   dit::LoadReport loaded;
-  const auto weights = dit::find_weights(model.transformer, checkpoint, loaded);
+  const auto weights = dit::find_weights(model.transformer, checkpoint, loaded, options.loras);
   VSA_TRY(weights.status());
   auto transformer = dit::cpu::make_model(
       *weights, {.backend = options.backend, .num_threads = nn::num_threads()});
   VSA_TRY(transformer.status());
   report.transformer = weights_report(loaded.summary, loaded.naming);
   report.transformer.has_gates = loaded.has_gates;
+  report.changed_by_loras = loaded.changed;
+  for (const dit::LoraSpec& lora : options.loras) {
+    const Result<FileReport> file = file_report(model.root, lora.file);
+    VSA_TRY(file.status());
+    report.loras.push_back({.path = file->path, .strength = lora.strength, .sha256 = file->sha256});
+  }
   if (!loaded.has_gates && options.attention == Attention::kVsa) {
     report.warnings.push_back(
         "gates: the checkpoint has no to_gate_compress; it runs the fine stage alone and was "
@@ -205,8 +212,12 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   const Timer timer(report.total_ms);
   const nn::ThreadCount threads(options.num_threads > 0 ? options.num_threads
                                                         : system::default_num_threads());
-  const Result<ModelFolder> model = ModelFolder::open(options.model, options.variant);
+  const Result<ModelFolder> model = ModelFolder::open(options.model, options.choice);
   VSA_TRY(model.status());
+  if (model->has_vae) {
+    return unsupported(fmt::format("[model] {}: vae: expected none, got one: not supported yet",
+                                   model->root.string()));
+  }
   const auto text_weights = model->open_text_encoder();
   VSA_TRY(text_weights.status());
   const auto weights = model->open_transformer();
@@ -237,10 +248,10 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   VSA_TRY(texts.status());
   const auto transformer = load_transformer(options, *model, *weights, report);
   VSA_TRY(transformer.status());
-  for (const auto& path : model_files(*model, *text_weights, *weights)) {
+  for (const auto& path : model_files(*model, {&*text_weights, &*weights})) {
     Result<FileReport> file = file_report(model->root, path);
     VSA_TRY(file.status());
-    if (file->path.starts_with("transformer/") && file->path.ends_with(".safetensors")) {
+    if (std::ranges::find(weights->paths(), path) != weights->paths().end()) {
       report.transformer_sha256 += (report.transformer_sha256.empty() ? "" : ",") + file->sha256;
     }
     report.files.push_back(std::move(*file));

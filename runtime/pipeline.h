@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/dit/lora.h"
 #include "runtime/latents.h"
+#include "runtime/model_folder.h"
 #include "runtime/report.h"
 #include "runtime/video/frames.h"
 #include "runtime/video/metadata.h"
@@ -46,11 +48,12 @@ struct Progress {
 
 /// What to generate. An option left empty takes the model's own default (model_index.json, "vsa").
 struct GenerateOptions {
-  std::filesystem::path model;  ///< folder in diffusers' layout
-  std::string variant;          ///< of ModelFolder::open
-  std::string prompt;           ///< UTF-8
-  std::string negative_prompt;  ///< UTF-8; the prompt of the unconditional pass
-  int64_t seed = -1;            ///< -1: a random one, which the report and the latents record
+  std::filesystem::path model;       ///< folder in diffusers' layout
+  ModelChoice choice;                ///< of ModelFolder::open
+  std::vector<dit::LoraSpec> loras;  ///< merged into the transformer, one after the other
+  std::string prompt;                ///< UTF-8
+  std::string negative_prompt;       ///< UTF-8; the prompt of the unconditional pass
+  int64_t seed = -1;                 ///< -1: a random one, which the report and the latents record
   std::optional<int64_t> steps;
   std::optional<int64_t> frames;
   std::optional<FrameSize> size;

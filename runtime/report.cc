@@ -20,6 +20,14 @@ json to_json(const StepReport& step) {
   return {{"sigma", step.sigma}, {"timestep", step.timestep}, {"ms", step.ms}, {"layers", layers}};
 }
 
+json to_json(const std::vector<LoraReport>& loras) {
+  json list = json::array();
+  for (const LoraReport& lora : loras) {
+    list.push_back({{"path", lora.path}, {"strength", lora.strength}, {"sha256", lora.sha256}});
+  }
+  return list;
+}
+
 json to_json(const WeightsReport& weights) {
   return {{"naming", weights.naming},         {"dtype", weights.dtype},
           {"parameters", weights.parameters}, {"loaded", weights.loaded},
@@ -68,6 +76,7 @@ json to_json(const GenerateReport& report) {
       {"weights",
        {{"text_encoder", to_json(report.text_encoder)},
         {"transformer", to_json(report.transformer)}}},
+      {"loras", {{"files", to_json(report.loras)}, {"changed_tensors", report.changed_by_loras}}},
       {"files", files},
       {"ignored_config_fields", report.ignored_config_fields},
       {"times_ms",

@@ -34,6 +34,13 @@ struct FileReport {
   std::string sha256;  ///< 64 hex digits
 };
 
+/// A LoRA that was merged into the transformer.
+struct LoraReport {
+  std::string path;
+  double strength = 1.0;
+  std::string sha256;  ///< 64 hex digits
+};
+
 /// How the tensors of a checkpoint were matched.
 struct WeightsReport {
   std::string naming;  ///< whose tensor names the file uses
@@ -72,6 +79,8 @@ struct GenerateReport {
   std::vector<std::string> warnings;  ///< what the user should know; never a silent change
 
   WeightsReport text_encoder, transformer;
+  std::vector<LoraReport> loras;
+  int64_t changed_by_loras = 0;  ///< tensors of the transformer
   std::vector<FileReport> files;
   std::vector<std::string> ignored_config_fields;
   std::vector<StepReport> step_reports;

@@ -29,9 +29,14 @@ std::vector<std::string> words_of_kind(const std::string& kind) {
                                              : CLI::detail::split(kind, '|');
 }
 
+/// Whether a value is, or begins with, the name of a file.
+bool is_file_kind(const std::string& kind) {
+  return kind == kFileKind || kind == kPathKind || kind == kScaledFileKind;
+}
+
 /// What bash completes a value of this kind with.
 std::string bash_action(const CLI::App& app, const std::string& kind) {
-  if (kind == kFileKind || kind == kPathKind) return "_vsa_files -f";
+  if (is_file_kind(kind)) return "_vsa_files -f";
   if (kind == kFolderKind) return "_vsa_files -d";
   std::vector<std::string> words = words_of_kind(kind);
   if (kind == "COMMAND") {
@@ -42,7 +47,7 @@ std::string bash_action(const CLI::App& app, const std::string& kind) {
 
 /// The same for zsh, as an action of _arguments.
 std::string zsh_action(const CLI::App& app, const std::string& kind) {
-  if (kind == kFileKind || kind == kPathKind) return "_files";
+  if (is_file_kind(kind)) return "_files";
   if (kind == kFolderKind) return "_files -/";
   std::vector<std::string> words = words_of_kind(kind);
   if (kind == "COMMAND") {

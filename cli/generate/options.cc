@@ -1,52 +1,14 @@
 #include "cli/generate/options.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 
-#include "cli/common/failure.h"
-#include "cli/common/find_model.h"
+#include "cli/common/lora_option.h"
 
 namespace vsa::cli {
 
-runtime::FrameSize parse_size(const std::string& what, const std::string& text) {
-  // No comma: where commas separate extents, the height comes first.
-  const auto edges =
-      parse_list(what, text, "WIDTHxHEIGHT in pixels, as 832x480", {.least = 1}, 2, "xX*");
-  return {.height = edges[1], .width = edges[0]};
-}
-
-std::string to_text(const runtime::FrameSize& size) {
-  return fmt::format("{}x{}", size.width, size.height);
-}
-
-void VideoSettings::apply_to(runtime::GenerateOptions& options) const {
-  const auto set = [](auto& field, const auto& value) {
-    if (value) field = value;
-  };
-  set(options.steps, steps);
-  set(options.frames, frames);
-  set(options.size, size);
-  set(options.guidance, guidance);
-  set(options.fps, fps);
-  if (keep.given()) {
-    options.sparsity = keep.as_sparsity();
-    options.topk = keep.topk;
-  }
-}
-
 void SamplingOptions::add_to(CLI::App& command) {
-  add_text(command,
-           {.names = "--model",
-            .kind = kFolderKind,
-            .help = "model folder, or the name of a model that VSA_MODELS or this vsa has",
-            .default_value = model},
-           model);
-  add_text(command,
-           {.names = "--variant",
-            .kind = kTextKind,
-            .help = "which weights to take if there are several, such as fp16 or ema"},
-           variant);
+  add_model_to(command);
+  add_lora_option(command, loras);
   add_text(command, {.names = "-p,--prompt", .kind = kTextKind, .help = "what the video shows"},
            prompt);
   add_text(command,
@@ -56,52 +18,21 @@ void SamplingOptions::add_to(CLI::App& command) {
            negative_prompt);
   add_whole(command, "--seed", seed, kSeedRange,
             "seed of the noise; -1 or none: a random one, which is reported");
-  add_whole(command, "--steps", video.steps, kStepsRange, "number of sampling steps");
-  add_whole(command, "--frames", video.frames, kFramesRange, "number of frames");
-  add_value(command, {.names = "--size", .kind = "WxH", .help = "width and height in pixels"},
-            [this](const std::string& option, const std::string& text) {
-              video.size = parse_size(option, text);
-            });
+  add_video_to(command);
   add_number(command, "--fps", video.fps, kFpsRange, "frames per second that the video plays at");
-  add_number(command, "--guidance", video.guidance, kGuidanceRange,
-             "strength of the prompt; 1: no guidance");
-  add_choice(command,
-             {.names = "--attention",
-              .kind = {},
-              .help = "sparse or dense attention",
-              .default_value = attention},
-             {"vsa", "dense"}, attention);
-  video.keep.add_to(command);
-  add_tile(command, "--tile", tile, "tile edges in tokens", "");
-  add_whole(command, "--dense-steps", dense_steps, {}, "the first N steps use dense attention");
-  add_list(command, "--dense-layers", dense_layers, {}, "these layers use dense attention");
+  add_attention_to(command);
   backend.add_to(command);
 }
 
 runtime::GenerateOptions SamplingOptions::to_runtime() const {
   const Context context = backend.context();
-  const runtime::Attention route = take(runtime::attention_from_name(attention));
-  if (route == runtime::Attention::kDense &&
-      (video.keep.given() || !dense_layers.empty() || dense_steps != 0)) {
-    fail_usage(
-        "--attention dense: expected none of --sparsity, --topk, --keep, "
-        "--dense-steps and --dense-layers",
-        "leave them out, or ask for --attention vsa");
-  }
-  video.keep.check_at_most_one();
-  runtime::GenerateOptions options;
-  options.model = find_model(model);
-  options.variant = variant;
+  runtime::GenerateOptions options = RunOptions::to_runtime();
+  for (const std::string& lora : loras) options.loras.push_back(parse_lora(lora));
   options.prompt = prompt;
   options.negative_prompt = negative_prompt;
   options.seed = seed.value_or(-1);
-  options.attention = route;
-  options.dense_steps = dense_steps;
-  options.dense_layers = dense_layers;
-  options.tile = tile;
   options.backend = context.backend;
   options.num_threads = context.num_threads;
-  video.apply_to(options);
   return options;
 }
 

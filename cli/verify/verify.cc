@@ -11,10 +11,14 @@
 #include "cli/common/command.h"
 #include "cli/common/failure.h"
 #include "cli/common/find_model.h"
+#include "cli/common/model_options.h"
 #include "cli/common/output.h"
 #include "cli/common/progress.h"
 #include "cli/verify/sums_file.h"
+#include "runtime/dit/weights.h"
 #include "runtime/fill_report.h"
+#include "runtime/io/finite.h"
+#include "runtime/text/umt5_weights.h"
 #include "runtime/video/metadata.h"
 
 namespace vsa::cli {
@@ -23,7 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct VerifyCommand {
-  std::string path, sums, variant;
+  std::string path, sums;
+  ModelChoiceOptions choice;
   bool metadata = false;
   bool json = false;
 };
@@ -34,18 +39,33 @@ struct ModelFiles {
   std::vector<fs::path> paths;
 };
 
+/// Fails unless every tensor of the model is there, in its shape.
+void check_weights(const runtime::ModelFolder& model, const io::Checkpoint& text,
+                   const io::Checkpoint& transformer) {
+  nn::LoadSummary summary;
+  take(text::find_umt5_weights(model.text_encoder, text, summary));
+  dit::LoadReport report;
+  take(dit::find_weights(model.transformer, transformer, report));
+}
+
 /// Opens what is there, which checks configuration, tokenizer, headers and index.
-ModelFiles open_model(const fs::path& path, const std::string& variant) {
+ModelFiles open_model(const fs::path& path, const runtime::ModelChoice& choice) {
   std::error_code ignored;  // what cannot be looked at is reported when it is opened
   if (fs::is_directory(path, ignored) && fs::exists(path / "model_index.json", ignored)) {
-    const auto model = take(runtime::ModelFolder::open(path, variant));
+    const auto model = take(runtime::ModelFolder::open(path, choice));
     take(model.open_tokenizer());
     const auto text = take(model.open_text_encoder());
     const auto transformer = take(model.open_transformer());
+    std::vector<const io::Checkpoint*> weights{&text, &transformer};
+    std::optional<io::Checkpoint> vae;
+    if (model.has_vae) weights.push_back(&vae.emplace(take(model.open_vae())));
+    check_weights(model, text, transformer);
+    for (const io::Checkpoint* part : weights) check(io::check_finite(*part, "weights"));
     for (const std::string& warning : model.warnings) note("warning: " + warning);
-    return {.root = path, .paths = runtime::model_files(model, text, transformer)};
+    return {.root = path, .paths = runtime::model_files(model, weights)};
   }
-  const auto weights = take(io::Checkpoint::open(path, variant));
+  const auto weights = take(io::Checkpoint::open(path, choice.variant));
+  check(io::check_finite(weights, path.filename().string()));
   return {.root = weights.paths().front().parent_path(), .paths = weights.paths()};
 }
 
@@ -103,7 +123,7 @@ void run(const VerifyCommand& command) {
   }
   Sums expected;
   if (!command.sums.empty()) expected = read_sums(command.sums);
-  const ModelFiles model = open_model(path_of(command.path), command.variant);
+  const ModelFiles model = open_model(path_of(command.path), command.choice.to_runtime());
   std::vector<runtime::FileReport> files;
   {
     ProgressBar bar;
@@ -147,11 +167,7 @@ void add_verify(CLI::App& app) {
             .kind = kFileKind,
             .help = "compare with this list: what `vsa verify` printed, or the report of a run"},
            options->sums);
-  add_text(command,
-           {.names = "--variant",
-            .kind = kTextKind,
-            .help = "which weights to take if there are several, such as fp16 or ema"},
-           options->variant);
+  options->choice.add_to(command);
   add_flag(command, "--metadata", options->metadata,
            "instead, print how a video, picture or latents file was made, as JSON");
   add_example(command, "vsa verify models/wan-toy --sums wan-toy.sha256");

@@ -41,6 +41,9 @@ bool parse_qk_norm(runtime::JsonFields& fields, const nlohmann::json& json, std:
     fields.present("qk_norm");
     return false;
   }
+  if (json.contains("qk_norm") && json.at("qk_norm").is_boolean()) {  // Wan's own spelling
+    return fields.boolean("qk_norm", true);
+  }
   const std::string kind = fields.text("qk_norm", kKind);
   if (kind != kKind) {
     fields.fail(
@@ -49,9 +52,49 @@ bool parse_qk_norm(runtime::JsonFields& fields, const nlohmann::json& json, std:
   return true;
 }
 
-/// Bounds the extents, far above those of any model, so that products of them fit in 64 bits; and
-/// checks that extents that are divided by two are even.
-Status check_extents(const WanConfig& config, std::string_view file) {
+/// Wan's own config.json says `dim` and `num_heads`, and leaves out what all its models share.
+bool is_original(const nlohmann::json& json) {
+  return json.is_object() && json.contains("dim") && !json.contains("attention_head_dim");
+}
+
+/// Of Wan's own models, only one kind generates from text alone.
+void refuse_other_types(runtime::JsonFields& fields, std::string_view file) {
+  const std::string type = fields.text("model_type", "t2v");
+  if (type == "t2v") return;
+  const char* const models = type == "ti2v" || type == "s2v"    ? "Wan2.2's models"
+                             : type == "i2v" || type == "flf2v" ? "image-to-video models"
+                                                                : "models of other kinds";
+  fields.fail(unsupported(
+      fmt::format("[config] {}: model_type: expected t2v (Wan2.1's text to video), got {}: {} are "
+                  "not supported",
+                  file, type, models)));
+}
+
+void read_original(runtime::JsonFields& fields, WanConfig& config, std::string_view file) {
+  refuse_other_types(fields, file);
+  const int64_t width = fields.required_integer("dim");
+  config.num_heads = fields.required_integer("num_heads");
+  config.head_dim = width / config.num_heads;
+  if (width % config.num_heads != 0) {
+    fields.fail(
+        io_error(fmt::format("[config] {}: dim: expected a multiple of num_heads {}, got {}", file,
+                             config.num_heads, width)));
+  }
+  config.in_channels = fields.integer("in_dim", config.in_channels);
+  config.out_channels = fields.integer("out_dim", config.in_channels);
+  fields.present("text_len");  // the rows of the embedding, which the text encoder pads to
+}
+
+void read_diffusers(runtime::JsonFields& fields, WanConfig& config) {
+  config.num_heads = fields.integer("num_attention_heads", config.num_heads);
+  config.head_dim = fields.integer("attention_head_dim", config.head_dim);
+  config.in_channels = fields.integer("in_channels", config.in_channels);
+  config.out_channels = fields.integer("out_channels", config.in_channels);
+}
+
+}  // namespace
+
+Status check_wan_config(const WanConfig& config, std::string_view file) {
   constexpr int64_t kWidest = int64_t{1} << 20;
   const auto bounded = [&](const char* what, std::initializer_list<int64_t> factors) -> Status {
     int64_t product = 1;
@@ -79,8 +122,6 @@ Status check_extents(const WanConfig& config, std::string_view file) {
   return even("freq_dim", config.freq_dim);              // cosines and sines
 }
 
-}  // namespace
-
 Result<WanConfig> parse_wan_config(const nlohmann::json& json, std::string_view file,
                                    std::vector<std::string>& ignored) {
   runtime::JsonFields fields(json, file);
@@ -88,10 +129,11 @@ Result<WanConfig> parse_wan_config(const nlohmann::json& json, std::string_view 
   WanConfig config;
   const std::vector<int64_t> patch = fields.integers("patch_size", {1, 2, 2});
   config.patch = {patch[0], patch[1], patch[2]};
-  config.num_heads = fields.integer("num_attention_heads", config.num_heads);
-  config.head_dim = fields.integer("attention_head_dim", config.head_dim);
-  config.in_channels = fields.integer("in_channels", config.in_channels);
-  config.out_channels = fields.integer("out_channels", config.in_channels);
+  if (is_original(json)) {
+    read_original(fields, config, file);
+  } else {
+    read_diffusers(fields, config);
+  }
   config.text_dim = fields.integer("text_dim", config.text_dim);
   config.freq_dim = fields.integer("freq_dim", config.freq_dim, 2);
   config.ffn_dim = fields.integer("ffn_dim", config.ffn_dim);
@@ -101,7 +143,7 @@ Result<WanConfig> parse_wan_config(const nlohmann::json& json, std::string_view 
   config.eps = static_cast<float>(fields.number("eps", 1e-6, 0.0));
   config.rope_max_seq_len = fields.integer("rope_max_seq_len", config.rope_max_seq_len);
   refuse_image_to_video(fields, config, file);
-  if (fields.status().ok()) fields.fail(check_extents(config, file));
+  if (fields.status().ok()) fields.fail(check_wan_config(config, file));
   if (!fields.status().ok()) return fields.status();
   std::ranges::copy(fields.unread(), std::back_inserter(ignored));
   return config;

@@ -1,5 +1,5 @@
-// The configuration of a Wan transformer (config.json of diffusers' WanTransformer3DModel).
-// Host-only.
+// The configuration of a Wan transformer: config.json of diffusers' WanTransformer3DModel, or of
+// Wan's own repositories. Host-only.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,17 @@ struct WanConfig {
   int64_t width() const { return num_heads * head_dim; }
 };
 
-/// Reads and checks every field. Fields that mean nothing here are added to `ignored`, those of
-/// diffusers' bookkeeping (leading underscore) excepted.
+/// Reads and checks every field, of either kind of file: Wan's own has `dim`. Fields that mean
+/// nothing here are added to `ignored`, those of diffusers' bookkeeping (leading underscore)
+/// excepted.
 /// @param file  how messages name the file
 /// @return IoError (a field of a wrong type or range) | Unsupported (image-to-video fields and
 ///         other variants this runtime does not compute; the message names the field)
 Result<WanConfig> parse_wan_config(const nlohmann::json& json, std::string_view file,
                                    std::vector<std::string>& ignored);
+
+/// Whether every product of extents stays far inside 64 bits, and halves and pairs are whole.
+/// @return IoError naming the field
+Status check_wan_config(const WanConfig& config, std::string_view file);
 
 }  // namespace vsa::dit

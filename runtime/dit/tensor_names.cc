@@ -79,9 +79,22 @@ std::string apply_first(std::span<const Rule> rules, std::string_view name) {
   return std::string(name);
 }
 
+/// A name in two: "blocks.N." and what follows; nothing and the whole for a name outside a block.
+std::pair<std::string_view, std::string_view> split_block(std::string_view name) {
+  constexpr std::string_view kBlocks = "blocks.";
+  const size_t dot = name.find('.', kBlocks.size());
+  if (!name.starts_with(kBlocks) || dot == name.npos) return {"", name};
+  return {name.substr(0, dot + 1), name.substr(dot + 1)};
+}
+
 std::string_view without_prefix(std::string_view name) {
-  constexpr std::string_view kPrefix = "model.diffusion_model.";
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  // ComfyUI's files have the first two; the third is that of a whole pipeline in one file.
+  constexpr std::array<std::string_view, 3> kPrefixes{"model.diffusion_model.", "diffusion_model.",
+                                                      "transformer."};
+  for (const std::string_view prefix : kPrefixes) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return name;
 }
 
 }  // namespace
@@ -118,13 +131,23 @@ Result<Naming> detect_naming(const std::vector<std::string>& names) {
       kMarks[0].second, kMarks[1].second, kMarks[2].second, found.size()));
 }
 
+std::string original_name(std::string_view diffusers_name) {
+  const auto [head, tail] = split_block(diffusers_name);
+  const std::span<const Rule> rules =
+      head.empty() ? std::span<const Rule>(kOriginalTop) : std::span<const Rule>(kOriginalBlock);
+  for (const auto& [from, to] : rules) {
+    if (std::string renamed = apply({to, from}, tail); !renamed.empty()) {
+      return fmt::format("{}{}", head, renamed);
+    }
+  }
+  return std::string(diffusers_name);
+}
+
 std::string diffusers_name(std::string_view file_name, Naming naming) {
   const std::string_view whole = without_prefix(file_name);
-  constexpr std::string_view kBlocks = "blocks.";
-  const size_t dot = whole.find('.', kBlocks.size());
-  const bool in_block = whole.starts_with(kBlocks) && dot != std::string_view::npos;
-  const std::string_view head = in_block ? whole.substr(0, dot + 1) : std::string_view();
-  std::string tail(in_block ? whole.substr(dot + 1) : whole);
+  const auto [head, rest] = split_block(whole);
+  const bool in_block = !head.empty();
+  std::string tail(rest);
   if (naming == Naming::kOriginal) {
     tail = in_block ? apply_first(kOriginalBlock, tail) : apply_first(kOriginalTop, tail);
   } else if (naming == Naming::kFastVideo) {

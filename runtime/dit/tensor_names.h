@@ -21,9 +21,12 @@ std::string_view name(Naming naming);
 /// @return IoError if the names are of none of them, or of several
 Result<Naming> detect_naming(const std::vector<std::string>& names);
 
+/// The name in Wan's own files of a tensor or module under diffusers' name.
+std::string original_name(std::string_view diffusers_name);
+
 /// The diffusers name of a tensor, with `blocks.N.to_gate_compress` for the gate wherever the file
-/// has it. A name that fits no rule comes back as it is. A leading `model.diffusion_model.` is
-/// dropped.
+/// has it. A name that fits no rule comes back as it is. A leading `model.diffusion_model.`,
+/// `diffusion_model.` or `transformer.` is dropped.
 std::string diffusers_name(std::string_view file_name, Naming naming);
 
 }  // namespace vsa::dit

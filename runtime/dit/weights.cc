@@ -62,7 +62,7 @@ BlockWeights find_block(nn::WeightFinder& finder, const WanConfig& config, int64
 }  // namespace
 
 Result<WanWeights> find_weights(const WanConfig& config, const io::Checkpoint& checkpoint,
-                                LoadReport& report) {
+                                LoadReport& report, std::span<const LoraSpec> loras) {
   std::vector<std::string> names;
   for (const auto& [name, view] : checkpoint.tensors()) names.push_back(name);
   const Result<Naming> naming = detect_naming(names);
@@ -78,6 +78,11 @@ Result<WanWeights> find_weights(const WanConfig& config, const io::Checkpoint& c
   }
   const Result<bool> gated = find_gates(finder, config.num_layers);
   if (!gated.ok()) return gated.status();
+
+  Result<WeightChanges> changes = open_loras(loras, finder.shapes());
+  VSA_TRY(changes.status());
+  const int64_t changed = std::ssize(*changes);
+  finder.set_changes(std::move(*changes));
 
   const int64_t width = config.width();
   const auto& patch = config.patch;
@@ -103,7 +108,10 @@ Result<WanWeights> find_weights(const WanConfig& config, const io::Checkpoint& c
 
   Result<nn::LoadSummary> summary = finder.finish();
   if (!summary.ok()) return summary.status();
-  report = {.summary = *summary, .naming = std::string(name(*naming)), .has_gates = *gated};
+  report = {.summary = *summary,
+            .naming = std::string(name(*naming)),
+            .has_gates = *gated,
+            .changed = changed};
   return weights;
 }
 

@@ -1,10 +1,12 @@
 // The weights of a Wan transformer by name: no computation, for any device. Host-only.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/dit/config.h"
+#include "runtime/dit/lora.h"
 #include "runtime/io/checkpoint.h"
 #include "runtime/nn/weight.h"
 #include "runtime/nn/weight_finder.h"
@@ -42,12 +44,14 @@ struct LoadReport {
   nn::LoadSummary summary;
   std::string naming;
   bool has_gates = false;
+  int64_t changed = 0;  ///< tensors that LoRAs change
 };
 
 /// @param checkpoint  must outlive the weights
-/// @return IoError: tensors missing, of a wrong shape or type, names of no known naming, or gates
-///         in some layers only
+/// @param loras       merged when the weights are used, one after the other
+/// @return IoError: tensors missing, of a wrong shape or type, names of no known naming, gates
+///         in some layers only, or a LoRA that does not fit
 Result<WanWeights> find_weights(const WanConfig& config, const io::Checkpoint& checkpoint,
-                                LoadReport& report);
+                                LoadReport& report, std::span<const LoraSpec> loras = {});
 
 }  // namespace vsa::dit

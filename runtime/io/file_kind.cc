@@ -1,6 +1,8 @@
 // Recognises the kind of a file by its first bytes, for messages about unexpected files.
 #include "runtime/io/file_kind.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -36,7 +38,10 @@ constexpr auto kSignatures = std::to_array<Signature>({
     {4, "ftyp"sv, "an MP4 video"},
     {0, "PK\x03\x04"sv,
      "a ZIP archive, as PyTorch's .pt, .pth and .bin files are; convert it to safetensors"},
-    {0, "GGUF"sv, "a GGUF file; convert it to safetensors"},
+    {0, "GGUF"sv,
+     "a GGUF file, whose packed types are not computed with; take the f16 or bf16 safetensors of "
+     "the "
+     "same model"},
     {0, "\x80\x02"sv, kPickle},
     {0, "\x80\x03"sv, kPickle},
     {0, "\x80\x04\x95"sv, kPickle},
@@ -121,6 +126,32 @@ std::string file_kind(const std::filesystem::path& path) {
   std::array<char, kHeadBytes> head{};
   file.read(head.data(), head.size());
   return file_kind(std::as_bytes(std::span(head.data(), static_cast<size_t>(file.gcount()))));
+}
+
+std::string how_to_convert(const std::filesystem::path& path) {
+  std::filesystem::path target = path;
+  target.replace_extension(".safetensors");
+  return fmt::format(
+      "python -c \"import sys, torch; from safetensors.torch import save_file; "
+      "save_file({{k: v.clone() for k, v in torch.load(sys.argv[1], map_location='cpu', "
+      "weights_only=True).items()}}, sys.argv[2])\" {} {}",
+      path.string(), target.string());
+}
+
+std::string foreign_weights(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  for (const char* torch : {".pth", ".pt", ".bin", ".ckpt"}) {
+    if (extension == torch) {
+      return "a PyTorch checkpoint, which is a pickle; convert it to safetensors with: " +
+             how_to_convert(path);
+    }
+  }
+  if (extension == ".gguf") {
+    return "a GGUF file, whose packed types are not computed with; take the f16 or bf16 "
+           "safetensors "
+           "of the same model";
+  }
+  return {};
 }
 
 }  // namespace vsa::io

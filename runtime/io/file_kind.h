@@ -21,4 +21,11 @@ std::string file_kind(const std::filesystem::path& path);
 /// check is then better made with file_kind.
 bool is_known_kind(std::span<const std::byte> head);
 
+/// Why a file cannot be read by its name alone, and what to do: PyTorch's .pth, .pt, .bin and
+/// .ckpt, .gguf. Empty for any other name.
+std::string foreign_weights(const std::filesystem::path& path);
+
+/// A command that converts PyTorch's kind of file to safetensors.
+std::string how_to_convert(const std::filesystem::path& path);
+
 }  // namespace vsa::io

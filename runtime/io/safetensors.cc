@@ -81,8 +81,11 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
   Result<SafetensorsContents> contents = parse_safetensors(file->bytes(), path.string());
   if (!contents.ok()) {
     if (!is_known_kind(file->bytes())) return contents.status();
-    return io_error(fmt::format("[read_safetensors] {}: expected a safetensors file, got {}",
-                                path.string(), file_kind(file->bytes())));
+    const std::string kind = file_kind(file->bytes());
+    const bool is_torch = kind.find("PyTorch") != kind.npos;
+    return io_error(fmt::format("[read_safetensors] {}: expected a safetensors file, got {}{}",
+                                path.string(), kind,
+                                is_torch ? " with: " + how_to_convert(path) : ""));
   }
   SafetensorsFile result;
   result.file_ = std::move(*file);

@@ -48,12 +48,16 @@ std::string sha256(std::span<const std::byte> bytes) {
   return hash.hex();
 }
 
-Result<std::string> sha256_of_file(const std::filesystem::path& path) {
+Result<std::string> sha256_of_file(const std::filesystem::path& path,
+                                   const std::atomic<bool>* cancel) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file.ok()) return file.status();
   constexpr size_t kChunkBytes = size_t{16} << 20;
   Sha256 hash;
   for (auto rest = file->bytes(); !rest.empty();) {
+    if (cancel != nullptr && *cancel) {
+      return Status(StatusCode::kCancelled, "[sha256] " + path.string() + ": cancelled");
+    }
     const auto chunk = rest.first(std::min(rest.size(), kChunkBytes));
     hash.update(chunk);
     release_pages(chunk);

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <vector>
 
+#include "runtime/io/file_kind.h"
+
 namespace vsa::io {
 namespace {
 
@@ -84,6 +86,17 @@ Result<std::vector<Candidate>> candidates_in(const fs::path& folder) {
   return found;
 }
 
+/// What to do about a folder whose weights are of another kind; empty if it has none of those.
+std::string foreign_in(const fs::path& folder) {
+  std::error_code error;
+  std::set<fs::path> files;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (!foreign_weights(it->path()).empty()) files.insert(it->path());
+  }
+  if (files.empty()) return {};
+  return fmt::format("{}, {}", files.begin()->filename().string(), foreign_weights(*files.begin()));
+}
+
 std::string list(const std::vector<Candidate>& candidates) {
   std::vector<std::string> names;
   for (const Candidate& candidate : candidates) {
@@ -122,8 +135,9 @@ Result<fs::path> choose_weights(const fs::path& folder, const std::string& varia
   const auto all = candidates_in(folder);
   if (!all.ok()) return all.status();
   if (all->empty()) {
-    return fail(folder,
-                fmt::format("expected weights (NAME{} or NAME{}json), got none", kFile, kIndex));
+    const std::string foreign = foreign_in(folder);
+    return fail(folder, fmt::format("expected weights (NAME{} or NAME{}json), got {}", kFile,
+                                    kIndex, foreign.empty() ? "none" : foreign));
   }
   std::vector<Candidate> left;
   const auto is_wanted = [&](const Candidate& c) { return c.variant == variant; };

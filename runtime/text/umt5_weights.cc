@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/text/tensor_names.h"
+
 namespace vsa::text {
 namespace {
 
@@ -33,11 +35,14 @@ Umt5LayerWeights find_layer(nn::WeightFinder& finder, const Umt5Config& config, 
 
 }  // namespace
 
-bool is_embedding(std::string_view tensor) { return tensor == kTable || tensor == kAlias; }
+bool is_embedding(std::string_view tensor) {
+  const std::string name = transformers_name(tensor);
+  return name == kTable || name == kAlias;
+}
 
 Result<Umt5Weights> find_umt5_weights(const Umt5Config& config, const io::Checkpoint& checkpoint,
                                       nn::LoadSummary& summary) {
-  nn::WeightFinder finder(checkpoint, "text encoder");
+  nn::WeightFinder finder(checkpoint, "text encoder", transformers_name);
   Umt5Weights weights{.config = config, .embedding = {}, .layers = {}, .final_norm = {}};
   const std::vector<int64_t> table{config.vocab_size, config.d_model};
   const bool has_alias = finder.has(kAlias);

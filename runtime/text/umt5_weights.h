@@ -31,7 +31,7 @@ struct Umt5Weights {
 /// Whether that tensor of a checkpoint is the table of embeddings.
 bool is_embedding(std::string_view tensor);
 
-/// @param checkpoint  named as transformers does; must outlive the weights
+/// @param checkpoint  with names of transformers or of Wan; must outlive the weights
 /// @return IoError as WeightFinder::finish
 Result<Umt5Weights> find_umt5_weights(const Umt5Config& config, const io::Checkpoint& checkpoint,
                                       nn::LoadSummary& summary);

@@ -38,8 +38,8 @@ class WanGolden : public testing::Test {
   WanGolden()
       : folder_(runtime::ModelFolder::open(kFolder).value()),
         expected_(io::SafetensorsFile::open(kFolder / "expected.safetensors").value()),
-        text_weights_(io::Checkpoint::open(folder_.text_encoder_weights()).value()),
-        weights_(io::Checkpoint::open(folder_.transformer_weights()).value()),
+        text_weights_(folder_.open_text_encoder().value()),
+        weights_(folder_.open_transformer().value()),
         model_(dit::cpu::make_model(dit::find_weights(folder_.transformer, weights_, load_).value(),
                                     Context{})
                    .value()) {}
@@ -53,7 +53,7 @@ class WanGolden : public testing::Test {
   }
 
   std::vector<int32_t> ids() const {
-    return text::Tokenizer::load(folder_.tokenizer())
+    return folder_.open_tokenizer()
         .value()
         .encode(expected_.metadata().at("prompt"), folder_.max_sequence_length)
         .value()

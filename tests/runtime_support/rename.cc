@@ -53,6 +53,19 @@ TinyTensors with_wan_names(const TinyTensors& diffusers) {
   return tensors;
 }
 
+TinyTensors with_wan_t5_names(const TinyTensors& transformers) {
+  return rename(rename(transformers, {{"shared.", "token_embedding."},
+                                      {"encoder.final_layer_norm.", "norm."},
+                                      {"encoder.block.", "blocks."}}),
+                {{"layer.0.layer_norm", "norm1"},
+                 {"layer.1.layer_norm", "norm2"},
+                 {"layer.0.SelfAttention.relative_attention_bias", "pos_embedding.embedding"},
+                 {"layer.0.SelfAttention.", "attn."},
+                 {"layer.1.DenseReluDense.wi_0", "ffn.gate.0"},
+                 {"layer.1.DenseReluDense.wi_1", "ffn.fc1"},
+                 {"layer.1.DenseReluDense.wo", "ffn.fc2"}});
+}
+
 TinyTensors with_fastvideo_names(const TinyTensors& diffusers) {
   return rename(diffusers,
                 {{"patch_embedding.", "patch_embedding.proj."},

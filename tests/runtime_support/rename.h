@@ -7,6 +7,8 @@ namespace vsa::test {
 
 /// Names of Wan's own checkpoints.
 TinyTensors with_wan_names(const TinyTensors& diffusers);
+/// Names of the text encoder in Wan's own file.
+TinyTensors with_wan_t5_names(const TinyTensors& transformers);
 /// Names of FastVideo's modules.
 TinyTensors with_fastvideo_names(const TinyTensors& diffusers);
 

@@ -94,6 +94,19 @@ void fill_text_encoder(TinyTensors& tensors, uint64_t seed, const nlohmann::json
   fill.norm("encoder.final_layer_norm", width);
 }
 
+void write_json(const fs::path& path, const nlohmann::json& json) {
+  std::ofstream(path) << json.dump(1);
+}
+
+const fs::path kGolden = fs::path(VSA_SOURCE_DIR) / "tests/golden/wan-tiny";
+
+nlohmann::json read_json(const fs::path& path) {
+  std::ifstream file(path);
+  return nlohmann::json::parse(file);
+}
+
+}  // namespace
+
 void write_tensors(const fs::path& path, const TinyTensors& tensors, bool as_f16,
                    const std::map<std::string, std::string>& metadata) {
   std::map<std::string, std::vector<F16>> halves;
@@ -111,19 +124,6 @@ void write_tensors(const fs::path& path, const TinyTensors& tensors, bool as_f16
   }
   throw_if_error(io::write_safetensors(path, views, {metadata.begin(), metadata.end()}));
 }
-
-void write_json(const fs::path& path, const nlohmann::json& json) {
-  std::ofstream(path) << json.dump(1);
-}
-
-const fs::path kGolden = fs::path(VSA_SOURCE_DIR) / "tests/golden/wan-tiny";
-
-nlohmann::json read_json(const fs::path& path) {
-  std::ifstream file(path);
-  return nlohmann::json::parse(file);
-}
-
-}  // namespace
 
 TinyModel::TinyModel(uint64_t seed, bool gates)
     : index(read_json(kGolden / "model_index.json")),

@@ -17,6 +17,10 @@ struct TinyTensor {
 };
 using TinyTensors = std::map<std::string, TinyTensor>;
 
+/// Writes a safetensors file; throws vsa::Error.
+void write_tensors(const std::filesystem::path& path, const TinyTensors& tensors,
+                   bool as_f16 = false, const std::map<std::string, std::string>& metadata = {});
+
 /// RGB pixels, patch 2x4x4; default video 8 frames of 32x32: grid 4x8x8, 4 tiles of 4x4x4.
 /// Everything is public: tests spoil what they want before write().
 struct TinyModel {

@@ -65,8 +65,8 @@ TEST_F(Folder, TheSamplerIsThatOfItsConfigAndFastWansThatOfItsPipeline) {
 }
 
 TEST_F(Folder, OtherComponentsAreRefusedByName) {
-  const std::tuple<const char*, const char*> cases[] = {{"vae", "AutoencoderKLWan"},
-                                                        {"scheduler", "UniPCMultistepScheduler"},
+  const std::tuple<const char*, const char*> cases[] = {{"vae", "AutoencoderKL"},
+                                                        {"scheduler", "DDIMScheduler"},
                                                         {"transformer", "FluxTransformer2DModel"},
                                                         {"text_encoder", "CLIPTextModel"}};
   for (const auto& [component, found] : cases) {
@@ -119,13 +119,13 @@ TEST_F(Folder, P25_VariantsOfOnePartAndOfBoth) {
   EXPECT_EQ(plain.open_transformer().value().paths().front().filename(),
             "diffusion_pytorch_model.safetensors");
   EXPECT_EQ(plain.warnings.size(), 0U);
-  const ModelFolder ema = ModelFolder::open(folder_.path(), "ema").value();
+  const ModelFolder ema = ModelFolder::open(folder_.path(), {.variant = "ema"}).value();
   EXPECT_EQ(ema.open_transformer().value().paths().front().filename(),
             "diffusion_pytorch_model.ema.safetensors");
   EXPECT_EQ(ema.open_text_encoder().value().paths().front().filename(), "model.safetensors");
   ASSERT_EQ(ema.warnings.size(), 1U);
   EXPECT_THAT(ema.warnings[0], HasSubstr("text_encoder has no weights of the variant ema"));
-  const Status none = ModelFolder::open(folder_.path(), "fp16").status();
+  const Status none = ModelFolder::open(folder_.path(), {.variant = "fp16"}).status();
   EXPECT_EQ(none.code(), StatusCode::kIoError);
   EXPECT_THAT(none.message(), HasSubstr("expected weights of the variant fp16, got none"));
 }

@@ -42,6 +42,35 @@ TEST(WanConfig, DefaultsAreDiffusers) {
   EXPECT_TRUE(config.qk_norm);
 }
 
+TEST(WanConfig, WansOwnFieldsAreRead) {
+  const nlohmann::json small = {
+      {"_class_name", "WanModel"}, {"model_type", "t2v"}, {"dim", 1536},  {"num_heads", 12},
+      {"ffn_dim", 8960},           {"freq_dim", 256},     {"in_dim", 16}, {"out_dim", 16},
+      {"num_layers", 30},          {"text_len", 512},     {"eps", 1e-06}};
+  std::vector<std::string> ignored;
+  const WanConfig config = parse_wan_config(small, "c", ignored).value();
+  EXPECT_EQ(config.num_heads, 12);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_EQ(config.num_layers, 30);
+  EXPECT_EQ(config.ffn_dim, 8960);
+  EXPECT_EQ(config.text_dim, 4096);
+  EXPECT_EQ(config.patch.h, 2);
+  EXPECT_TRUE(ignored.empty());
+  for (const auto& [type, words] :
+       {std::pair{"i2v", "image-to-video models"}, std::pair{"flf2v", "image-to-video models"},
+        std::pair{"ti2v", "Wan2.2's models"}, std::pair{"vace", "models of other kinds"}}) {
+    nlohmann::json other = small;
+    other["model_type"] = type;
+    const Status status = parse_wan_config(other, "c", ignored).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_THAT(status.message(), HasSubstr(words));
+  }
+  nlohmann::json odd = small;
+  odd["num_heads"] = 7;
+  EXPECT_THAT(parse_wan_config(odd, "c", ignored).status().message(),
+              HasSubstr("dim: expected a multiple of num_heads 7, got 1536"));
+}
+
 TEST(WanConfig, UnknownFieldsAreListed) {
   nlohmann::json json = test::TinyModel().transformer_config;
   json["window"] = 3;
