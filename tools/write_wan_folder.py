@@ -138,12 +138,25 @@ def scheduler_config(shift: float) -> dict:
             "use_exponential_sigmas": False, "use_flow_sigmas": True, "use_karras_sigmas": False}
 
 
+def wans_config(config: dict) -> dict:
+    """config.json of Wan's own folders, which leaves out what all its models share; where a tiny one differs in that, it
+    is there."""
+    own = {"num_heads": "num_attention_heads", "in_dim": "in_channels", "out_dim": "out_channels", "eps": "eps",
+           "ffn_dim": "ffn_dim", "freq_dim": "freq_dim", "num_layers": "num_layers"}
+    rest = {key: value for key, value in config.items()
+            if key not in ("attention_head_dim", *own.values()) and value != wan_shapes.TRANSFORMER[key]}
+    return {"_class_name": "WanModel", "_diffusers_version": "0.30.0", "model_type": "t2v", "text_len": 512,
+            "dim": config["num_attention_heads"] * config["attention_head_dim"],
+            **{ours: config[theirs] for ours, theirs in own.items()}, **rest}
+
+
 def write_transformer(root: Path, args: argparse.Namespace) -> None:
     config = {**wan_shapes.TRANSFORMER, **wan_shapes.TRANSFORMERS[args.model]}
     if args.layers:
         config["num_layers"] = args.layers
     gate = {None: None, "plain": "", "attn1": "attn1."}[args.gates]
-    write_json(root / "config.json", {"_class_name": "WanTransformer3DModel", **config})
+    diffusers_config = {"_class_name": "WanTransformer3DModel", **config}
+    write_json(root / "config.json", wans_config(config) if args.names == "wan" else diffusers_config)
     write_part(root, "diffusion_pytorch_model", wan_shapes.transformer(config, gate), STORAGE[args.dtype], args)
 
 
@@ -187,7 +200,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
                         help="with blocks.N.to_gate_compress, or with blocks.N.attn1.to_gate_compress")
     parser.add_argument("--fastwan", action="store_true", help="with the pipeline class of FastWan2.1, and its gates")
     parser.add_argument("--names", choices=["diffusers", "wan"], default="diffusers",
-                        help="wan: transformer and VAE with the names of Wan's own files")
+                        help="wan: transformer (with its config.json) and VAE as Wan's own files name them")
     parser.add_argument("--layers", type=int, help="of the transformer, if fewer")
     parser.add_argument("--text-layers", type=int, help="of the text encoder, if fewer")
     parser.add_argument("--shift", type=float, default=3.0)

@@ -186,6 +186,19 @@ def test_wans_names_hold_the_same_numbers(write):
     assert len(ours) == len(theirs)
 
 
+def test_wans_config_says_what_its_own_does():
+    config = {**wan_shapes.TRANSFORMER, **wan_shapes.TRANSFORMERS["14B"]}
+    assert write_wan_folder.wans_config(config) == {
+        "_class_name": "WanModel", "_diffusers_version": "0.30.0", "dim": 5120, "eps": 1e-06, "ffn_dim": 13824,
+        "freq_dim": 256, "in_dim": 16, "model_type": "t2v", "num_heads": 40, "num_layers": 40, "out_dim": 16,
+        "text_len": 512}
+
+
+def test_the_config_goes_with_the_names(write):
+    config = json.loads((write("--names", "wan") / "transformer/config.json").read_text())
+    assert (config["dim"], config["num_heads"], config["text_dim"], config["rope_max_seq_len"]) == (24, 2, 32, 32)
+
+
 def test_shards_have_an_index_of_all_tensors(write):
     folder = write("--shard-bytes", "50000") / "transformer"
     index = json.loads((folder / "diffusion_pytorch_model.safetensors.index.json").read_text())
