@@ -341,4 +341,38 @@ MUTATIONS = [
             "head[0] / config.patch.volume()", "head[0]", "OtherModels.ConfigurationOfShapes"),
     runtime("pass: a layer's failure goes on", "dit/transformer.cc", "VSA_TRY(steps.attend_text(layer, *args.text));\n  stats",
             "(void)steps.attend_text(layer, *args.text);\n  stats", "Forward.AStepsErrorComesBackUnchangedAndStopsThePass"),
+    runtime("vae: norm without the root of the channels", "nn/pixel_norm.cc",
+            "std::sqrt(static_cast<float>(channels)) / (", "1.0F / (", "Channels/PixelNorm.EqualsSumsInF64/*"),
+    runtime("vae: earlier frames forgotten", "vae/cpu/causal_conv.cc",
+            "std::ranges::copy(history.frames, padded.data());",
+            "std::fill_n(padded.data(), std::ssize(history.frames), 0.0F);", "Models/VaeGolden.R30_Decoder/*"),
+    runtime("vae: the second chunk sees the first frame where it must see zeros", "vae/cpu/resample.cc",
+            "if (!temporal_ || run.first_chunk) {\n",
+            "if (!temporal_ || run.first_chunk) {\n"
+            "      if (temporal_) {\n"
+            "        const int64_t pixels = run.shape.in.size() * run.shape.width_in;\n"
+            "        std::copy_n(space.x.data(), pixels * in_, time_conv_.input(space.padded, pixels));\n"
+            "        time_conv_.remember(pixels, 1, run.history.conv2, space.padded);\n"
+            "      }\n", "Models/VaeGolden.R30_Decoder/*"),
+    runtime("vae: the two frames of a doubled one swapped", "vae/cpu/resample.cc", "f % 2 * in_;", "(1 - f % 2) * in_;",
+            "Models/VaeGolden.R30_Decoder/*"),
+    runtime("vae: the encoder's first frame is not seen by the second chunk", "vae/cpu/resample.cc",
+            "time_conv_.remember(pixels, space.frames, run.history.conv2, space.padded);", "",
+            "Models/VaeGolden.R30_Encoder/*"),
+    runtime("vae: zeros on the wrong side of a halved frame", "vae/cpu/resample.cc",
+            ".right = 2 * shape.width_out + 1 - shape.width_in}", ".left = 2 * shape.width_out + 1 - shape.width_in}",
+            "Models/VaeGolden.R30_Encoder/*"),
+    runtime("vae: a residual block without its shortcut", "vae/cpu/layer.cc", "nn::Into::kAdd", "nn::Into::kReplace",
+            "Models/VaeGolden.R30_*coder/*"),
+    runtime("vae: keys and values swapped", "vae/weights.cc", "weights.k = rows_of(qkv, 1, dim);\n"
+            "    weights.v = rows_of(qkv, 2, dim);", "weights.k = rows_of(qkv, 2, dim);\n"
+            "    weights.v = rows_of(qkv, 1, dim);", "Models/VaeGolden.R30_*coder/*"),
+    runtime("vae: scores of the attention not scaled", "vae/cpu/attention.cc",
+            "1.0F / std::sqrt(static_cast<float>(channels_))", "1.0F", "Models/VaeGolden.R30_*coder/*"),
+    runtime("vae: latents shifted before they are scaled", "vae/decoder.cc", "channel[i] * std + mean",
+            "(channel[i] + mean) * std", "Models/VaeGolden.R30_Decoder/*"),
+    runtime("vae: a stripe without the rows beyond its edge", "vae/parts.cc", "return widened(2);", "return widened(1);",
+            "Vae.R06_StripesAndChunksDecodeToTheWhole"),
+    runtime("vae: levels of Wan's list one block too short", "vae/tensor_names.cc", "num_res_blocks + 2;",
+            "num_res_blocks + 1;", "VaeCheckpoint.PublishedNamesAreAllKnown"),
 ]
