@@ -16,7 +16,8 @@ Result<bool> find_gates(const nn::WeightFinder& finder, int64_t num_layers) {
   }
   if (gates != 0 && gates != num_layers) {
     return io_error(
-        fmt::format("[load] transformer: to_gate_compress: expected in 0 or {} layers, got {}",
+        fmt::format("[load] transformer: to_gate_compress: expected gates in all {} layers or in "
+                    "none, got them in {}",
                     num_layers, gates));
   }
   return gates == num_layers;

@@ -54,7 +54,7 @@ Result<AtomicFile> write_unnamed(const std::filesystem::path& path, const Tensor
     return invalid_argument(fmt::format("[write_safetensors] {}: {}", path.string(), what));
   };
   if (tensors.contains("__metadata__")) {
-    return wrong("tensor name: expected any but __metadata__, which the format reserves, got it");
+    return wrong("tensor name: expected another one than __metadata__, which the format reserves");
   }
   const std::vector<const Item*> items = in_file_order(tensors);
   std::string header;

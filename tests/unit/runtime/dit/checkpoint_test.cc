@@ -116,7 +116,9 @@ TEST_F(WanCheckpoint, R19_TheGateMayLieInTheAttentionModule) {
 TEST_F(WanCheckpoint, R19_GatesInSomeLayersAreAnError) {
   test::TinyModel model;
   model.transformer.erase("blocks.1.to_gate_compress.weight");
-  EXPECT_THAT(fault(model), HasSubstr("to_gate_compress: expected in 0 or 3 layers, got 2"));
+  EXPECT_THAT(
+      fault(model),
+      HasSubstr("to_gate_compress: expected gates in all 3 layers or in none, got them in 2"));
   model = test::TinyModel();
   model.transformer.erase("blocks.1.to_gate_compress.bias");
   EXPECT_THAT(fault(model), HasSubstr("blocks.1.to_gate_compress.bias"));
