@@ -160,10 +160,16 @@ std::vector<int64_t> kinds_of_chunks(const LatentSize& size, Split split) {
   return kinds;
 }
 
-/// The weights, and the buffers that all layers share.
+/// The weights, the largest of them once more while it is put in order, and the buffers that all
+/// layers share.
 int64_t network_floats(const Network& network, const std::vector<Part>& parts, int64_t num_frames) {
   int64_t total = 0;
-  for (const Layer& layer : network.layers) total += num_parameters(layer);
+  int64_t widest = 0;
+  for (const Layer& layer : network.layers) {
+    total += num_parameters(layer);
+    widest = std::max(widest, layer.out);
+  }
+  total += 27 * widest * widest;
   const WorkspaceFloats space = workspace_floats(network, parts, num_frames);
   return total + 2 * space.x + space.padded;
 }
