@@ -119,10 +119,9 @@ Result<Naming> detect_naming(const std::vector<std::string>& names) {
       std::pair{Naming::kFastVideo,
                 std::string_view("condition_embedder.time_modulation.linear.weight")}};
   std::vector<Naming> found;
-  for (const auto& [naming, mark] : kMarks) {
-    if (std::ranges::any_of(names, [&](const auto& n) { return without_prefix(n) == mark; })) {
-      found.push_back(naming);
-    }
+  for (const auto& mark : kMarks) {
+    const auto is_mark = [&](const auto& n) { return without_prefix(n) == mark.second; };
+    if (std::ranges::any_of(names, is_mark)) found.push_back(mark.first);
   }
   if (found.size() == 1) return found.front();
   return io_error(fmt::format(

@@ -43,7 +43,7 @@ NewFolders& NewFolders::operator=(NewFolders&& other) noexcept {
 
 NewFolders::~NewFolders() {
   // rmdir refuses a folder that somebody has put something into.
-  for (const fs::path& folder : std::views::reverse(made_)) ::rmdir(folder.c_str());
+  for (; !made_.empty(); made_.pop_back()) ::rmdir(made_.back().c_str());
 }
 
 fs::path nearest_existing(const fs::path& folder) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +30,7 @@ struct Exact {
 
 /// |got - value| <= rounded_operations * 2^-24 * magnitude for every element; NaN fails.
 inline void expect_rounded(std::span<const float> got, const Exact& want, double rounded_operations,
-                           std::source_location where = std::source_location::current()) {
+                           Caller where = Caller()) {
   Tolerance tolerance{.bound = {},
                       .origin = std::to_string(rounded_operations) + " f32 roundings of the terms"};
   for (const double m : want.magnitude) {

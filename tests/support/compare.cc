@@ -79,10 +79,10 @@ testing::AssertionResult close(const ConstTensor& got, const ConstTensor& want,
 }
 
 void expect_close(const ConstTensor& got, const ConstTensor& want, const Tolerance& tolerance,
-                  std::source_location where) {
+                  Caller where) {
   const testing::AssertionResult result = close(got, want, tolerance);
   if (!result) {
-    ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << result.message();
+    ADD_FAILURE_AT(where.file, where.line) << result.message();
   }
 }
 

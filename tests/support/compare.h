@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <source_location>
 #include <string>
 #include <vector>
 
+#include "tests/support/caller.h"
 #include "vsa/lut.h"
 #include "vsa/tensor.h"
 
@@ -31,7 +31,7 @@ testing::AssertionResult close(const ConstTensor& got, const ConstTensor& want,
 
 /// EXPECT_TRUE(close(...)), reported at the caller's line.
 void expect_close(const ConstTensor& got, const ConstTensor& want, const Tolerance& tolerance,
-                  std::source_location where = std::source_location::current());
+                  Caller where = Caller());
 
 /// Success if both tensors hold the same bits, whatever their strides. The dtypes must be equal.
 testing::AssertionResult same_bits(const ConstTensor& got, const ConstTensor& want);
