@@ -53,13 +53,29 @@ PYTHON_OLDEST ?=
 test-torch: deps-test  ## build and test the PyTorch operators, where PYTHON has PyTorch and pytest
 	@tools/test_torch.sh $(PYTHON) $(JOBS) $(PYTHON_OLDEST)
 
+.PHONY: wheel
+wheel: deps  ## build the wheel of vsa_torch for release, with all CUDA architectures, into out/wheel (PYTHON has PyTorch)
+	@mkdir -p out/wheel
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip wheel . --no-deps -w out/wheel \
+	  --disable-pip-version-check -C cmake.define.VSA_CUDA_ARCHITECTURES=ALL
+
 .PHONY: test
-test: build-tests test-torch  ## build and run every test that needs no GPU
+test: build-tests test-torch run-tests  ## build and run every test that needs no GPU
+
+.PHONY: run-tests
+run-tests:
 	@ctest --preset release -LE gpu --no-tests=error -j $(JOBS)
 
 .PHONY: test-fast
 test-fast: build-tests  ## build and run the tests labelled fast (under a minute)
 	@ctest --preset release -L fast --no-tests=error -j $(JOBS)
+
+.PHONY: test-clang
+test-clang:  ## build everything but the CUDA backend with clang and run the tests labelled fast
+	@tools/install_deps.sh build test clang
+	@cmake --preset clang --log-level=WARNING
+	@cmake --build --preset clang -j $(JOBS)
+	@ctest --preset clang -L fast --no-tests=error -j $(JOBS)
 
 .PHONY: test-asan
 test-asan: deps-test  ## build and run the tests under AddressSanitizer and UBSan

@@ -3,6 +3,8 @@
 set(VSA_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if a toolkit is found), ON or OFF")
 set_property(CACHE VSA_CUDA PROPERTY STRINGS AUTO ON OFF)
 
+include(${CMAKE_CURRENT_LIST_DIR}/cuda_families.cmake)
+
 set(VSA_HAS_CUDA OFF)
 # 32 KiB of kernel parameters came with 12.1, cudaGetDriverEntryPointByVersion with 12.5.
 set(VSA_CUDA_LEAST 12.5)
@@ -42,20 +44,8 @@ if(VSA_HAS_CUDA)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   endif()
-  # Families of architectures (src/cuda/family.h): folder=architecture. Sources in a folder of that
-  # name are compiled for it alone, all others for every one.
-  set(VSA_CUDA_FAMILIES sm90=90a)
-  set(VSA_CUDA_GENCODE "")
-  foreach(family IN LISTS VSA_CUDA_FAMILIES)
-    string(REGEX MATCH "^(.+)=(.+)$" matched ${family})
-    set(architecture ${CMAKE_MATCH_2})
-    set(VSA_CUDA_GENCODE_${CMAKE_MATCH_1} -gencode=arch=compute_${architecture},code=sm_${architecture})
-    list(APPEND VSA_CUDA_GENCODE ${VSA_CUDA_GENCODE_${CMAKE_MATCH_1}})
-    list(APPEND VSA_CUDA_FOLDERS ${CMAKE_MATCH_1})
-    list(APPEND architectures sm_${architecture})
-  endforeach()
-  list(JOIN architectures ", " architectures)
-  set(state "compiled for ${architectures} by nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
+  vsa_cuda_families(${VSA_CUDA_ARCHITECTURES} ${VSA_CUDA_FAMILIES})
+  set(state "compiled for ${VSA_CUDA_ARCHITECTURE_NAMES} by nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
 else()
   set(state "LEFT OUT: ${VSA_CUDA_ABSENCE}")
 endif()

@@ -1,8 +1,9 @@
 // Families of GPU architectures: a table for each of what differs between them. Host-only.
 //
 // So far only the fine stage differs. A family is a folder fine/<family>/, compiled for its
-// architecture alone, with a `constinit const Family kFamily` in namespace vsa::cuda::<family>, and
-// a line in cmake/cuda.cmake. Everything else is compiled for the architectures of all families.
+// architectures alone, with a `constinit const Family kFamily` in namespace vsa::cuda::<family>,
+// and a line in cmake/cuda_families.cmake. Everything else is compiled for the architectures of all
+// families.
 #pragma once
 
 #include <memory>

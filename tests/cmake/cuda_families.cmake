@@ -1,0 +1,40 @@
+# cmake -P: the options of nvcc that cmake/cuda_families.cmake makes of families, and what it refuses.
+# SOURCE is the root of the repository.
+include(${SOURCE}/cmake/cuda_families.cmake)
+
+function(expect variable wanted)
+  if(NOT "${${variable}}" STREQUAL "${wanted}")
+    message(FATAL_ERROR "${variable}: expected '${wanted}', got '${${variable}}'")
+  endif()
+endfunction()
+function(expect_refused text)
+  execute_process(COMMAND ${CMAKE_COMMAND} -DSOURCE=${SOURCE} "-DREFUSED=${ARGN}"
+                          -P ${CMAKE_CURRENT_FUNCTION_LIST_FILE}
+                  RESULT_VARIABLE status ERROR_VARIABLE said OUTPUT_QUIET)
+  string(REGEX REPLACE "[ \n]+" " " said "${said}")
+  if(status EQUAL 0 OR NOT said MATCHES "${text}")
+    message(FATAL_ERROR "${ARGN}: expected to be refused with '${text}', got ${status} and '${said}'")
+  endif()
+endfunction()
+if(REFUSED)
+  vsa_cuda_families(${REFUSED})
+  return()
+endif()
+
+set(g -gencode=arch=compute_)
+set(families sm90=90a sm80=80,86,89)
+vsa_cuda_families(FIRST ${families})
+expect(VSA_CUDA_FOLDERS "sm90;sm80")
+expect(VSA_CUDA_GENCODE "${g}90a,code=sm_90a;${g}80,code=sm_80")
+expect(VSA_CUDA_GENCODE_sm80 "${g}80,code=sm_80")
+expect(VSA_CUDA_ARCHITECTURE_NAMES "sm_90a, sm_80")
+vsa_cuda_families(ALL ${families})
+expect(VSA_CUDA_FOLDERS "sm90;sm80")
+expect(VSA_CUDA_GENCODE_sm90 "${g}90a,code=sm_90a")
+expect(VSA_CUDA_GENCODE_sm80 "${g}80,code=sm_80;${g}86,code=sm_86;${g}89,code=sm_89")
+expect(VSA_CUDA_GENCODE "${VSA_CUDA_GENCODE_sm90};${VSA_CUDA_GENCODE_sm80}")
+expect(VSA_CUDA_ARCHITECTURE_NAMES "sm_90a, sm_80, sm_86, sm_89")
+
+expect_refused("expected FIRST or ALL, got SOME" SOME sm90=90a)
+expect_refused("expected folder=architecture,..., got sm90" ALL sm90)
+expect_refused("expected folder=architecture,..., got sm90=90a," ALL sm90=90a,)
