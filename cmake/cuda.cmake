@@ -79,6 +79,7 @@ function(vsa_add_cuda target)
   target_sources(${target} PRIVATE ${sources})
   target_compile_definitions(${target} PRIVATE VSA_HAS_CUDA)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  vsa_add_cuda_libraries(${target})
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${VSA_CUDA_OPTIONS}>)
   set_property(TARGET ${target} PROPERTY CUDA_COMPILER_LAUNCHER ${VSA_CUDA_LAUNCHER}
                                          ${CMAKE_CUDA_COMPILER_LAUNCHER})

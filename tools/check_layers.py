@@ -43,6 +43,9 @@ THIRD_PARTY = {
     "fmt/": {"src/core/", "src/reference/", "src/cpu/", "src/cuda/", "src/api/", "runtime/", "cli/",
              "tests/"},
     "cuda": {"src/cuda/", "cli/", "tests/"},
+    "cublas": {"src/cuda/"},
+    "cudnn": {"src/cuda/"},
+    "nccl": {"src/cuda/"},
     "torch/": {"bindings/torch/"},
 }
 SOURCES = ("*.h", "*.cc", "*.cu", "*.cuh")

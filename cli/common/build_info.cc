@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "vsa/backend.h"
+#include "vsa/vendor_library.h"
 #include "vsa/version.h"
 
 namespace vsa::cli {
@@ -37,8 +38,15 @@ nlohmann::ordered_json version_json() {
                                 {"compiler", compiler()},
                                 {"backends", nlohmann::ordered_json::array()}};
   for (const BackendInfo& info : backends()) {
-    all["backends"].push_back(
-        {{"name", name(info.id)}, {"available", info.available}, {"detail", info.detail}});
+    nlohmann::ordered_json libraries = nlohmann::ordered_json::array();
+    for (const VendorLibraryInfo& library : vendor_libraries(info.id)) {
+      libraries.push_back(
+          {{"name", library.name}, {"available", library.available}, {"detail", library.detail}});
+    }
+    all["backends"].push_back({{"name", name(info.id)},
+                               {"available", info.available},
+                               {"detail", info.detail},
+                               {"libraries", libraries}});
   }
   return all;
 }
@@ -46,9 +54,14 @@ nlohmann::ordered_json version_json() {
 std::string version_text() {
   std::string text = fmt::format("vsa {} ({})\ncompiler: {}\nbackends:\n", VSA_VERSION_STRING,
                                  commit(), compiler());
+  const auto add = [&text](std::string_view name, bool available, const std::string& detail) {
+    text += fmt::format("  {:<10} {:<7} {}\n", name, available ? "yes" : "absent", detail);
+  };
+  for (const BackendInfo& info : backends()) add(name(info.id), info.available, info.detail);
   for (const BackendInfo& info : backends()) {
-    text += fmt::format("  {:<10} {:<7} {}\n", name(info.id), info.available ? "yes" : "absent",
-                        info.detail);
+    const std::vector<VendorLibraryInfo> libraries = vendor_libraries(info.id);
+    if (!libraries.empty()) text += fmt::format("libraries of {}:\n", name(info.id));
+    for (const auto& library : libraries) add(library.name, library.available, library.detail);
   }
   return text;
 }

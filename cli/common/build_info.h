@@ -13,7 +13,7 @@ std::string compiler();
 /// The processor's own name, or "unknown".
 std::string cpu_name();
 
-/// What `vsa --version --json` prints: version, commit, compiler, backends.
+/// What `vsa --version --json` prints: version, commit, compiler, backends and their libraries.
 nlohmann::ordered_json version_json();
 /// What `vsa --version` prints.
 std::string version_text();

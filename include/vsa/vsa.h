@@ -23,4 +23,5 @@
 #include "vsa/status.h"
 #include "vsa/tensor.h"
 #include "vsa/tiling.h"
+#include "vsa/vendor_library.h"
 #include "vsa/version.h"

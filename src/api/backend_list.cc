@@ -30,6 +30,11 @@ const BackendTraits* find_traits(BackendId id) {
   return table != nullptr ? &table->traits : nullptr;
 }
 
+std::span<const std::string_view> find_library_names(BackendId id) {
+  if (id == BackendId::kCuda) return cuda::kLibraryNames;  // likewise
+  return {};
+}
+
 std::string absence(BackendId id) {
   switch (id) {
     case BackendId::kCuda:

@@ -1,7 +1,9 @@
 // Finds the table of a backend. Host-only.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "src/core/backend_table.h"
 
@@ -11,6 +13,8 @@ namespace vsa {
 const BackendTable* find_backend(BackendId id);
 /// What it takes; null if it does not exist yet or id is outside the enum.
 const BackendTraits* find_traits(BackendId id);
+/// Libraries of the vendor that it loads where they are there, compiled in or not.
+std::span<const std::string_view> find_library_names(BackendId id);
 /// Why a backend is not part of this build.
 std::string absence(BackendId id);
 

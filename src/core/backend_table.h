@@ -18,12 +18,16 @@ struct DeviceFunctions {
   Status (*wait)(void* stream);
 };
 
+class SharedLibrary;
+
 struct BackendTable {
   BackendId id;
   /// Whether this machine can run it, and on what.
   BackendInfo (*info)();
   BackendTraits traits;
   const DeviceFunctions* device = nullptr;  ///< null: tensors are in host memory
+  /// One of find_library_names(id), loaded by the first call; null: there are none.
+  Result<const SharedLibrary*> (*library)(std::string_view name) = nullptr;
 
 #define VSA_TABLE_MEMBER(stage, Args, fields) \
   Status (*stage)(const Context&, const Args&) = nullptr;

@@ -2,6 +2,7 @@
 #include "src/core/backend_table.h"
 #include "src/cuda/stages.h"
 #include "src/cuda/support/device.h"
+#include "src/cuda/support/libraries.h"
 #include "src/cuda/traits.h"
 
 namespace vsa::cuda {
@@ -11,6 +12,7 @@ constexpr BackendTable kTable{.id = BackendId::kCuda,
                               .info = info,
                               .traits = kTraits,
                               .device = &kDeviceFunctions,
+                              .library = library,
                               VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
 
 }  // namespace

@@ -1,4 +1,6 @@
 // What holds for every subcommand: version, help, exit codes, the form of errors, pure stdout.
+#include <fmt/format.h>
+
 #include <regex>
 
 #include "tests/cli/expect.h"
@@ -19,6 +21,11 @@ TEST(CliVersion, NamesEveryBackendAndWhyOthersAreAbsent) {
   EXPECT_TRUE(std::regex_search(result.out, std::regex("reference +yes +\\S+")));
   EXPECT_TRUE(std::regex_search(result.out, std::regex("cpu +yes +\\S+")));
   EXPECT_TRUE(std::regex_search(result.out, std::regex("hip +absent +not compiled in")));
+  for (const char* library : {"cuBLAS", "cuDNN", "NCCL"}) {
+    const std::regex line(
+        fmt::format("\n  {} +(yes +[0-9]+\\.[0-9]+\\.[0-9]+, .*\\.so|absent +expected )", library));
+    EXPECT_TRUE(std::regex_search(result.out, line)) << library << ":\n" << result.out;
+  }
 }
 
 TEST(CliVersion, Json) {
@@ -32,6 +39,14 @@ TEST(CliVersion, Json) {
   for (const auto& backend : json.at("backends")) {
     names.push_back(backend.at("name"));
     EXPECT_NE(backend.at("detail"), "") << names.back();
+    std::vector<std::string> libraries;
+    for (const auto& library : backend.at("libraries")) {
+      libraries.push_back(library.at("name"));
+      EXPECT_TRUE(library.at("available").is_boolean()) << library;
+      EXPECT_NE(library.at("detail"), "") << library;
+    }
+    const std::vector<std::string> of_cuda = {"cuBLAS", "cuDNN", "NCCL"};
+    EXPECT_EQ(libraries, names.back() == "cuda" ? of_cuda : std::vector<std::string>{});
   }
   EXPECT_EQ(names, (std::vector<std::string>{"reference", "cpu", "cuda", "hip"}));
 }

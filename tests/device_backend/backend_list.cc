@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "src/api/registry.h"
+#include "src/core/shared_library.h"
 #include "tests/device_backend/device.h"
 
 namespace vsa {
@@ -74,6 +75,25 @@ constexpr DeviceFunctions kDevice{.create_stream = create_stream,
                                   .copy_out = copy_out,
                                   .wait = wait};
 
+constexpr std::string_view kLibraryNames[] = {"fakeBLAS", "fakeDNN"};
+
+Result<const SharedLibrary*> library(std::string_view name) {
+  static constexpr SharedLibrary::Wanted kWanted{
+      .name = kLibraryNames[0],
+      .file = "libvsafake.so.13",
+      .headers = 130000,
+      .version = [](const SharedLibrary& opened) -> Result<LibraryVersion> {
+        size_t (*version)() = nullptr;
+        VSA_TRY(opened.function("cublasLtGetVersion", &version));
+        return static_cast<LibraryVersion>(version());
+      }};
+  if (name != kWanted.name) return unsupported("[vendor_library] fakeDNN: expected it, got none");
+  static const Result<SharedLibrary> opened =
+      SharedLibrary::open(kWanted, {.first = {VSA_FAKE_LIBRARIES "/right"}});
+  VSA_TRY(opened.status());
+  return &*opened;
+}
+
 #define VSA_FAKE_STAGE(stage, Args, fields)                           \
   Status stage(const Context& context, const Args& args) {            \
     return run_on_device(#stage, context, args, cpu_backend().stage); \
@@ -94,6 +114,7 @@ constexpr BackendTable kTable{.id = BackendId::kHip,
                                          .dtype_remedy = "convert it",
                                          .head_dim_remedy = "take another backend"},
                               .device = &kDevice,
+                              .library = library,
                               VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
 }  // namespace fake
 }  // namespace
@@ -114,6 +135,11 @@ const BackendTable* find_backend(BackendId id) {
 const BackendTraits* find_traits(BackendId id) {
   const BackendTable* table = find_backend(id);
   return table != nullptr ? &table->traits : nullptr;
+}
+
+std::span<const std::string_view> find_library_names(BackendId id) {
+  if (id == BackendId::kHip) return kLibraryNames;
+  return {};
 }
 
 std::string absence(BackendId /*id*/) { return "not part of these tests"; }

@@ -7,6 +7,7 @@
 #include "tests/device_backend/device.h"
 #include "tests/support/calls.h"
 #include "vsa/c_api.h"
+#include "vsa/vendor_library.h"
 
 namespace vsa::test {
 namespace {
@@ -121,6 +122,23 @@ TEST(DeviceBackend, SaysWhatItTakes) {
   EXPECT_EQ(backend_traits(BackendId::kCuda).status().code(), StatusCode::kUnsupported);
   EXPECT_EQ(backend_traits(static_cast<BackendId>(9)).status().code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST(DeviceBackend, GivesFunctionsOfItsLibraries) {
+  const std::vector<VendorLibraryInfo> all = vendor_libraries(kFake);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].name, "fakeBLAS");
+  EXPECT_TRUE(all[0].available);
+  EXPECT_THAT(all[0].detail, testing::StartsWith("13.2.0, "));
+  EXPECT_FALSE(all[1].available);
+  EXPECT_EQ(all[1].detail, "expected it, got none");
+
+  int (*sum)(int, int) = nullptr;
+  const Status status = vendor_function(kFake, "fakeBLAS", "vsa_fake_sum", &sum);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(sum(40, 2), 42);
+  EXPECT_EQ(vendor_function(kFake, "fakeDNN", "vsa_fake_sum", &sum).message(),
+            "[vendor_library] fakeDNN: expected it, got none");
 }
 
 vsa_const_tensor to_c(const ConstTensor& t) {

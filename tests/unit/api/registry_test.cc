@@ -31,10 +31,12 @@ TEST(Registry, NamesThereAndBack) {
 }
 
 TEST(Registry, TablesBelongToTheirId) {
-  for (const BackendId id : {BackendId::kReference, BackendId::kCpu}) {
+  for (const BackendId id : {BackendId::kReference, BackendId::kCpu, BackendId::kCuda}) {
+    if (id == BackendId::kCuda && find_backend(id) == nullptr) continue;  // not compiled in
     ASSERT_NE(find_backend(id), nullptr);
     EXPECT_EQ(find_backend(id)->id, id);
     EXPECT_EQ(find_backend(id)->info().id, id);
+    EXPECT_EQ(find_backend(id)->library != nullptr, !find_library_names(id).empty());
   }
   EXPECT_EQ(find_backend(static_cast<BackendId>(-1)), nullptr);
   EXPECT_EQ(usable_backend("x", static_cast<BackendId>(9)).status().message(),
