@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages of the sets named (see tools/debian-packages.txt), if any is missing.
-# usage: tools/install_deps.sh build [test] [check] [fuzz] [venv]
+# usage: tools/install_deps.sh build [test] [check] [clang] [fuzz] [venv]
 set -eu
 list="$(dirname "$0")/debian-packages.txt"
 

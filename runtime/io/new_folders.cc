@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <ranges>
 #include <utility>
 
 namespace vsa::io {
