@@ -8,6 +8,7 @@
 
 #include "cli/bench/compare.h"
 #include "cli/common/failure.h"
+#include "vsa/element.h"
 
 namespace vsa::cli {
 namespace {
@@ -28,7 +29,7 @@ double selection_error(const ConstLut& got, const ConstLut& want, const ConstTen
     if (kept.size() != wanted.size()) return kInfinity;
     if (std::ranges::equal(kept, wanted)) continue;
     const auto score = [&](int32_t tile) {
-      return element(scores.data, scores.dtype, row * scores.shape[3] + tile);
+      return load_element(scores.data, scores.dtype, row * scores.shape[3] + tile);
     };
     double least = kInfinity;
     for (const int32_t tile : wanted) least = std::min(least, score(tile));

@@ -4,6 +4,7 @@
 #include "cli/bench/check.h"
 #include "cli/bench/compare.h"
 #include "cli/common/failure.h"
+#include "vsa/element.h"
 
 namespace vsa::cli {
 namespace {
@@ -62,7 +63,7 @@ double error_of_sum(const ConstTensor& got, const OwnedTensor& through_fine,
   double norm = 0.0;
   for (int64_t i = 0; i < of_sample.view().num_elements(); ++i) {  // all three are contiguous
     const auto value = [i](const OwnedTensor& x) {
-      return element(x.view().data, x.view().dtype, i);
+      return load_element(x.view().data, x.view().dtype, i);
     };
     const double want = value(through_fine) + value(through_coarse);
     error += (value(of_sample) - want) * (value(of_sample) - want);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "vsa/element.h"
+
 namespace vsa::cli {
 
 namespace {
@@ -27,7 +29,7 @@ void for_each_element(const ConstTensor& x, const ConstTensor& like_x, const Vis
 double relative_l2(const ConstTensor& got, const ConstTensor& want, double least) {
   double error = 0.0;
   for_each_element(want, got, [&](int64_t w, int64_t g) {
-    const double e = element(got.data, got.dtype, g) - element(want.data, want.dtype, w);
+    const double e = load_element(got.data, got.dtype, g) - load_element(want.data, want.dtype, w);
     error += e * e;
   });
   if (error == 0.0) return 0.0;
@@ -37,7 +39,7 @@ double relative_l2(const ConstTensor& got, const ConstTensor& want, double least
 double l2(const ConstTensor& x) {
   double sum = 0.0;
   for_each_element(x, x, [&](int64_t i, int64_t) {
-    const double value = element(x.data, x.dtype, i);
+    const double value = load_element(x.data, x.dtype, i);
     sum += value * value;
   });
   return std::sqrt(sum);

@@ -1,7 +1,7 @@
 #include "cli/common/owned_tensor.h"
 
 #include "runtime/sampler/noise.h"
-#include "vsa/half.h"
+#include "vsa/element.h"
 
 namespace vsa::cli {
 
@@ -27,35 +27,8 @@ void fill_normal(const OwnedTensor& tensor, uint64_t seed) {
   std::vector<float> values(static_cast<size_t>(to.num_elements()));
   sampler::normal(seed, 0, 0, values);
   for (size_t i = 0; i < values.size(); ++i) {
-    switch (to.dtype) {
-      case DType::kF32:
-        static_cast<float*>(to.data)[i] = values[i];
-        break;
-      case DType::kBF16:
-        static_cast<BF16*>(to.data)[i] = BF16(values[i]);
-        break;
-      case DType::kF16:
-        static_cast<F16*>(to.data)[i] = F16(values[i]);
-        break;
-      case DType::kF64:
-        static_cast<double*>(to.data)[i] = static_cast<double>(values[i]);
-        break;
-    }
+    store_element(to.data, to.dtype, static_cast<int64_t>(i), static_cast<double>(values[i]));
   }
-}
-
-double element(const void* data, DType dtype, int64_t i) {
-  switch (dtype) {
-    case DType::kF32:
-      return static_cast<double>(static_cast<const float*>(data)[i]);
-    case DType::kBF16:
-      return static_cast<double>(static_cast<float>(static_cast<const BF16*>(data)[i]));
-    case DType::kF16:
-      return static_cast<double>(static_cast<float>(static_cast<const F16*>(data)[i]));
-    case DType::kF64:
-      return static_cast<const double*>(data)[i];
-  }
-  return 0.0;
 }
 
 }  // namespace vsa::cli

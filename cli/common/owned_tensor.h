@@ -36,7 +36,4 @@ class OwnedTensor {
 /// Fills a tensor with N(0, 1), rounded to its dtype; the same for the same seed everywhere.
 void fill_normal(const OwnedTensor& tensor, uint64_t seed);
 
-/// Element `i` of an array of that dtype.
-double element(const void* data, DType dtype, int64_t i);
-
 }  // namespace vsa::cli

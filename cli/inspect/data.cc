@@ -7,6 +7,7 @@
 #include "cli/common/device.h"
 #include "cli/common/failure.h"
 #include "cli/common/heads.h"
+#include "vsa/element.h"
 
 namespace vsa::cli {
 namespace {
@@ -87,7 +88,8 @@ HeadMap map_head(const Context& context, const AttentionInput& input, int64_t ba
                    {.coarse_scores = scores.view(), .options = select, .lut = map.lut.view()}));
   const Tensor& from = scores.view();
   for (size_t i = 0; i < map.scores.size(); ++i) {
-    map.scores[i] = static_cast<float>(element(from.data, from.dtype, static_cast<int64_t>(i)));
+    map.scores[i] =
+        static_cast<float>(load_element(from.data, from.dtype, static_cast<int64_t>(i)));
   }
   return map;
 }
@@ -129,7 +131,8 @@ Mass captured_mass(const Context& context, const AttentionInput& input, int64_t 
     for (const int32_t s : sample.plan.tokens(t)) {
       const Tensor& a = kept_lse.view();
       const Tensor& b = all_lse.view();
-      const double share = std::exp(element(a.data, a.dtype, s) - element(b.data, b.dtype, s));
+      const double share =
+          std::exp(load_element(a.data, a.dtype, s) - load_element(b.data, b.dtype, s));
       sum_of_tile += share;
       mass.least = std::min(mass.least, share);
     }

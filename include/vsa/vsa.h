@@ -16,6 +16,7 @@
 #include "vsa/attention.h"
 #include "vsa/backend.h"
 #include "vsa/device_memory.h"
+#include "vsa/element.h"
 #include "vsa/half.h"
 #include "vsa/lut.h"
 #include "vsa/norm_rope_pool.h"
