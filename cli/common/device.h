@@ -6,8 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "vsa/attention.h"
-#include "vsa/norm_rope_pool.h"
+#include "vsa/stage_list.h"
 
 namespace vsa::cli {
 
@@ -70,20 +69,9 @@ class DeviceClock {
 };
 
 /// The arguments of a call with everything in device memory.
-TileArgs on_device(Device& device, TileArgs args);
-UntileArgs on_device(Device& device, UntileArgs args);
-NormRopePoolArgs on_device(Device& device, NormRopePoolArgs args);
-PoolArgs on_device(Device& device, PoolArgs args);
-CoarseArgs on_device(Device& device, CoarseArgs args);
-SelectArgs on_device(Device& device, SelectArgs args);
-FineArgs on_device(Device& device, FineArgs args);
-CombineArgs on_device(Device& device, CombineArgs args);
-AttentionArgs on_device(Device& device, AttentionArgs args);
-PoolBackwardArgs on_device(Device& device, PoolBackwardArgs args);
-CoarseBackwardArgs on_device(Device& device, CoarseBackwardArgs args);
-FineBackwardArgs on_device(Device& device, FineBackwardArgs args);
-CombineBackwardArgs on_device(Device& device, CombineBackwardArgs args);
-AttentionBackwardArgs on_device(Device& device, AttentionBackwardArgs args);
+#define VSA_DECLARE_ON_DEVICE(stage, Args, fields) Args on_device(Device& device, Args args);
+VSA_FOR_EACH_STAGE(VSA_DECLARE_ON_DEVICE)
+#undef VSA_DECLARE_ON_DEVICE
 
 /// Whether the backend's tensors are in memory of a device.
 bool is_on_device(BackendId backend);

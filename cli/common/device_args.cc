@@ -1,148 +1,38 @@
 // The arguments of each call, copied to the device.
+#include <string_view>
+#include <type_traits>
+
 #include "cli/common/device.h"
 
 namespace vsa::cli {
+namespace {
 
-TileArgs on_device(Device& device, TileArgs args) {
-  args.x = device.in(args.x);
-  args.tiled = device.out(args.tiled);
-  return args;
+template <class Field, class... Types>
+constexpr bool kIsOneOf = (std::is_same_v<Field, Types> || ...);
+
+/// Whether a call reads the tensor that it writes.
+template <class Args>
+constexpr bool changes(std::string_view field) {
+  return std::is_same_v<Args, NormRopePoolArgs> && field == "x";
 }
 
-UntileArgs on_device(Device& device, UntileArgs args) {
-  args.tiled = device.in(args.tiled);
-  args.x = device.out(args.x);
-  return args;
+/// A field of the arguments as it is for a call on the device.
+template <class Args, class Field>
+Field placed(Device& device, const Field& field, std::string_view name) {
+  if constexpr (kIsOneOf<Field, ConstTensor, ConstLut, Gate>) return device.in(field);
+  if constexpr (kIsOneOf<Field, Tensor>) {
+    return changes<Args>(name) ? device.in_out(field) : device.out(field);
+  }
+  if constexpr (kIsOneOf<Field, Lut>) return device.out(field);
+  return field;  // plans, options and numbers are host memory everywhere
 }
 
-NormRopePoolArgs on_device(Device& device, NormRopePoolArgs args) {
-  args.x = device.in_out(args.x);
-  args.weight = device.in(args.weight);
-  args.rstd = device.in(args.rstd);
-  args.cos = device.in(args.cos);
-  args.sin = device.in(args.sin);
-  args.pooled = device.out(args.pooled);
-  return args;
-}
+}  // namespace
 
-PoolArgs on_device(Device& device, PoolArgs args) {
-  args.x = device.in(args.x);
-  args.pooled = device.out(args.pooled);
-  return args;
-}
-
-CoarseArgs on_device(Device& device, CoarseArgs args) {
-  args.q_pooled = device.in(args.q_pooled);
-  args.k_pooled = device.in(args.k_pooled);
-  args.v_pooled = device.in(args.v_pooled);
-  args.coarse_scores = device.out(args.coarse_scores);
-  args.coarse_out = device.out(args.coarse_out);
-  return args;
-}
-
-SelectArgs on_device(Device& device, SelectArgs args) {
-  args.coarse_scores = device.in(args.coarse_scores);
-  args.lut = device.out(args.lut);
-  return args;
-}
-
-FineArgs on_device(Device& device, FineArgs args) {
-  args.q = device.in(args.q);
-  args.k = device.in(args.k);
-  args.v = device.in(args.v);
-  args.lut = device.in(args.lut);
-  args.out = device.out(args.out);
-  args.lse = device.out(args.lse);
-  return args;
-}
-
-CombineArgs on_device(Device& device, CombineArgs args) {
-  args.fine_out = device.in(args.fine_out);
-  args.coarse_out = device.in(args.coarse_out);
-  args.gate_coarse = device.in(args.gate_coarse);
-  args.gate_fine = device.in(args.gate_fine);
-  args.out = device.out(args.out);
-  return args;
-}
-
-PoolBackwardArgs on_device(Device& device, PoolBackwardArgs args) {
-  args.dpooled = device.in(args.dpooled);
-  args.dx = device.out(args.dx);
-  return args;
-}
-
-CoarseBackwardArgs on_device(Device& device, CoarseBackwardArgs args) {
-  args.q_pooled = device.in(args.q_pooled);
-  args.k_pooled = device.in(args.k_pooled);
-  args.v_pooled = device.in(args.v_pooled);
-  args.dcoarse_out = device.in(args.dcoarse_out);
-  args.dq_pooled = device.out(args.dq_pooled);
-  args.dk_pooled = device.out(args.dk_pooled);
-  args.dv_pooled = device.out(args.dv_pooled);
-  return args;
-}
-
-FineBackwardArgs on_device(Device& device, FineBackwardArgs args) {
-  args.q = device.in(args.q);
-  args.k = device.in(args.k);
-  args.v = device.in(args.v);
-  args.lut = device.in(args.lut);
-  args.out = device.in(args.out);
-  args.lse = device.in(args.lse);
-  args.dout = device.in(args.dout);
-  args.dq = device.out(args.dq);
-  args.dk = device.out(args.dk);
-  args.dv = device.out(args.dv);
-  return args;
-}
-
-CombineBackwardArgs on_device(Device& device, CombineBackwardArgs args) {
-  args.fine_out = device.in(args.fine_out);
-  args.coarse_out = device.in(args.coarse_out);
-  args.gate_coarse = device.in(args.gate_coarse);
-  args.gate_fine = device.in(args.gate_fine);
-  args.dout = device.in(args.dout);
-  args.dfine_out = device.out(args.dfine_out);
-  args.dcoarse_out = device.out(args.dcoarse_out);
-  args.dgate_coarse = device.out(args.dgate_coarse);
-  args.dgate_fine = device.out(args.dgate_fine);
-  return args;
-}
-
-AttentionArgs on_device(Device& device, AttentionArgs args) {
-  args.q = device.in(args.q);
-  args.k = device.in(args.k);
-  args.v = device.in(args.v);
-  args.q_pooled = device.in(args.q_pooled);
-  args.k_pooled = device.in(args.k_pooled);
-  args.v_pooled = device.in(args.v_pooled);
-  args.coarse_out = device.in(args.coarse_out);
-  args.gate_coarse = device.in(args.gate_coarse);
-  args.gate_fine = device.in(args.gate_fine);
-  args.lut = device.in(args.lut);
-  args.out = device.out(args.out);
-  args.lse = device.out(args.lse);
-  args.fine_out = device.out(args.fine_out);
-  args.lut_out = device.out(args.lut_out);
-  return args;
-}
-
-AttentionBackwardArgs on_device(Device& device, AttentionBackwardArgs args) {
-  args.q = device.in(args.q);
-  args.k = device.in(args.k);
-  args.v = device.in(args.v);
-  args.gate_coarse = device.in(args.gate_coarse);
-  args.gate_fine = device.in(args.gate_fine);
-  args.lut = device.in(args.lut);
-  args.lse = device.in(args.lse);
-  args.fine_out = device.in(args.fine_out);
-  args.dout = device.in(args.dout);
-  args.dq = device.out(args.dq);
-  args.dk = device.out(args.dk);
-  args.dv = device.out(args.dv);
-  args.dgate_coarse = device.out(args.dgate_coarse);
-  args.dgate_fine = device.out(args.dgate_fine);
-  return args;
-}
+#define F(field) args.field = placed<decltype(args)>(device, args.field, #field);
+#define VSA_DEFINE_ON_DEVICE(stage, Args, fields) \
+  Args on_device(Device& device, Args args) { fields return args; }
+VSA_FOR_EACH_STAGE(VSA_DEFINE_ON_DEVICE)
+#undef F
 
 }  // namespace vsa::cli

@@ -33,7 +33,7 @@ struct NamedMemory {
       : argument(name), data(gate.is_tensor() ? gate.as_tensor().data : nullptr) {}
 };
 
-/// All memory of a call's arguments, in the order of src/core/stage_list.h.
+/// All memory of a call's arguments, in the order of vsa/stage_list.h.
 class MemoryList {
  public:
 #define VSA_DECLARE_MEMORY_LIST(stage, Args, fields) explicit MemoryList(const Args& args);

@@ -1,0 +1,41 @@
+// The calls that a backend may have, and their arguments. Tables, declarations, dispatch,
+// validation, `implements`, the C ABI and whatever treats all arguments of a call alike, such as
+// copies to a device, are made from this list. Host-only.
+#pragma once
+
+#include "vsa/attention.h"
+#include "vsa/norm_rope_pool.h"
+
+/// Calls X(name, type of the arguments, fields) for each; `fields` is F(field) for each of them, in
+/// the order in which they are looked at. Who uses them defines F.
+// clang-format off
+#define VSA_FOR_EACH_STAGE(X)                                                                    \
+  X(tile, TileArgs, F(x) F(plan) F(tiled))                                                       \
+  X(untile, UntileArgs, F(tiled) F(plan) F(x))                                                   \
+  X(pool, PoolArgs, F(x) F(plan) F(pooled))                                                      \
+  X(pool_backward, PoolBackwardArgs, F(dpooled) F(plan) F(dx))                                   \
+  X(norm_rope_pool, NormRopePoolArgs,                                                            \
+    F(x) F(plan) F(norm) F(eps) F(weight) F(rstd) F(cos) F(sin) F(pooled))                       \
+  X(coarse, CoarseArgs,                                                                          \
+    F(q_pooled) F(k_pooled) F(v_pooled) F(kv_plan) F(scale) F(rounding) F(coarse_scores)         \
+    F(coarse_out))                                                                               \
+  X(coarse_backward, CoarseBackwardArgs,                                                         \
+    F(q_pooled) F(k_pooled) F(v_pooled) F(kv_plan) F(scale) F(dcoarse_out) F(dq_pooled)          \
+    F(dk_pooled) F(dv_pooled))                                                                   \
+  X(select, SelectArgs, F(coarse_scores) F(options) F(lut))                                      \
+  X(fine, FineArgs, F(q) F(k) F(v) F(q_plan) F(kv_plan) F(scale) F(out) F(lse) F(lut))           \
+  X(fine_backward, FineBackwardArgs,                                                             \
+    F(q) F(k) F(v) F(q_plan) F(kv_plan) F(scale) F(out) F(lse) F(dout) F(dq) F(dk) F(dv) F(lut)) \
+  X(combine, CombineArgs,                                                                        \
+    F(fine_out) F(coarse_out) F(gate_coarse) F(gate_fine) F(q_plan) F(out))                      \
+  X(combine_backward, CombineBackwardArgs,                                                       \
+    F(dout) F(fine_out) F(coarse_out) F(gate_coarse) F(gate_fine) F(q_plan) F(dfine_out)         \
+    F(dcoarse_out) F(dgate_coarse) F(dgate_fine))                                                \
+  X(attention_forward, AttentionArgs,                                                            \
+    F(q) F(k) F(v) F(gate_coarse) F(gate_fine) F(q_plan) F(kv_plan) F(select) F(scale)           \
+    F(rounding) F(q_pooled) F(k_pooled) F(v_pooled) F(coarse_out) F(out) F(lse) F(fine_out)      \
+    F(lut) F(lut_out))                                                                           \
+  X(attention_backward, AttentionBackwardArgs,                                                   \
+    F(q) F(k) F(v) F(gate_coarse) F(gate_fine) F(q_plan) F(kv_plan) F(scale) F(lse) F(fine_out)  \
+    F(dout) F(dq) F(dk) F(dv) F(dgate_coarse) F(dgate_fine) F(lut))
+// clang-format on
