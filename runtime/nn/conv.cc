@@ -10,6 +10,7 @@
 #include "runtime/nn/buffer.h"
 #include "runtime/nn/convert.h"
 #include "runtime/nn/isa.h"
+#include "runtime/nn/weight_change.h"
 
 namespace vsa::nn {
 namespace {
@@ -107,8 +108,10 @@ void Conv::State::pack(const memory::desc& wanted) {
   packed = Buffer();  // frees the old memory before the new is taken
   packed = Buffer(floats_of(wanted));
   order = wanted;
+  const ChangedWeight used = changed(weight);
   Buffer plain(weight.num_elements());
-  widen_parallel(weight.type, weight.bytes.data(), plain.size(), weight.scale, plain.data());
+  widen_parallel(used.weight.type, used.weight.bytes.data(), plain.size(), used.weight.scale,
+                 plain.data());
   memory from(
       {{out, in, kernel_frames, kernel_height, kernel_width}, kF32, memory::format_tag::oidhw},
       cpu_engine(), plain.data());
