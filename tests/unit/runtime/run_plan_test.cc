@@ -134,7 +134,7 @@ TEST_F(Pipeline, APromptThatIsTooLongIsAWarning) {
   EXPECT_THAT(report_.warnings, testing::IsEmpty());
   for (int i = 0; i < 1000; ++i) long_prompt.prompt += " star";
   run(long_prompt);
-  EXPECT_THAT(report_.warnings, testing::ElementsAre(testing::StartsWith("prompt: it has ")));
+  EXPECT_THAT(report_.warnings, testing::ElementsAre(testing::StartsWith("prompt: its last ")));
   long_prompt.negative_prompt = long_prompt.prompt;
   run(long_prompt);
   EXPECT_THAT(report_.warnings, testing::SizeIs(2));
