@@ -95,7 +95,7 @@ TEST_P(EverySampler, APerfectModelIsFollowedToX0) {
 TEST(FewStepNoise, HangsOnSeedAndStepAlone) {
   SchedulerConfig config = fast_wan_config();
   std::vector<std::vector<float>> ends;
-  for (const uint64_t seed : {1, 1, 2}) {
+  for (const uint64_t seed : {uint64_t{1}, uint64_t{1}, uint64_t{2}}) {
     const auto sampler = make_sampler(make_schedule(config, 3).value(), kSize, seed);
     std::vector<float> x(kSize, 0.5F);
     throw_if_error(sampler->step(std::vector<float>(kSize, 0.25F), x));
