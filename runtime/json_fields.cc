@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -112,6 +113,21 @@ std::vector<int64_t> JsonFields::integers(const std::string& key, std::vector<in
     return fallback;
   }
   return numbers;
+}
+
+std::vector<std::vector<int64_t>> JsonFields::integer_lists(const std::string& key, size_t count) {
+  const json* value = find(key);
+  if (value == nullptr) return {};
+  std::vector<std::vector<int64_t>> lists;
+  for (const json& list : value->is_array() ? *value : json::array({json()})) {
+    const auto is_count = [](const json& element) { return is_integer(element, 1); };
+    if (!list.is_array() || list.size() != count || !std::ranges::all_of(list, is_count)) {
+      wrong(key, fmt::format("lists of {} integers of at least 1", count));
+      return {};
+    }
+    lists.push_back(list.get<std::vector<int64_t>>());
+  }
+  return lists;
 }
 
 std::vector<std::string> JsonFields::texts(const std::string& key) {

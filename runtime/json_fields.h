@@ -30,6 +30,8 @@ class JsonFields {
   std::string text(const std::string& key, const std::string& fallback);
   /// Exactly `count` integers >= 1. Absent or null: fallback.
   std::vector<int64_t> integers(const std::string& key, std::vector<int64_t> fallback);
+  /// Lists of exactly `count` integers >= 1. Absent or null: none.
+  std::vector<std::vector<int64_t>> integer_lists(const std::string& key, size_t count);
   /// Strings. Absent or null: none.
   std::vector<std::string> texts(const std::string& key);
   /// True if the field is there and not null; counts as read.

@@ -101,7 +101,10 @@ Status read_section(const json& section, ModelIndex& model) {
     model.trained_on.words.insert(std::move(word));
   }
   if (fields.present("trained_video")) {
-    model.trained_on.video = fields.integers("trained_video", {1, 1, 1});
+    model.trained_on.videos = {fields.integers("trained_video", {1, 1, 1})};
+  }
+  for (std::vector<int64_t>& video : fields.integer_lists("trained_videos", 3)) {
+    model.trained_on.videos.push_back(std::move(video));
   }
   for (const std::string& key : fields.unread()) {
     model.ignored.push_back(fmt::format("{}: vsa.{}", kModelIndex, key));

@@ -25,7 +25,8 @@ struct ModelDefaults {
 /// prompts and videos can be generated, but the model has not learned them.
 struct TrainedOn {
   std::set<std::string> words;  ///< lower case; every word of its captions
-  std::vector<int64_t> video;   ///< frames, height and width in pixels
+  /// Of each kind of video: frames, height and width in pixels.
+  std::vector<std::vector<int64_t>> videos;
 };
 
 /// The index, checked.

@@ -2,6 +2,7 @@
 #include "runtime/run_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -51,12 +52,17 @@ Status resolve_video(const GenerateOptions& options, const ModelFolder& model, R
   VSA_TRY(h.status());
   VSA_TRY(w.status());
   plan.grid = {*f, *h, *w};
-  const std::vector<int64_t>& trained = model.trained_on.video;
-  if (!trained.empty() && trained != std::vector{plan.frames, plan.size.height, plan.size.width}) {
-    plan.warnings.push_back(fmt::format(
-        "size: the model was trained on {} frames of {}x{} pixels (width x height), this run makes "
-        "{} of {}x{}; expect a poor result",
-        trained[0], trained[2], trained[1], plan.frames, plan.size.width, plan.size.height));
+  const std::vector<std::vector<int64_t>>& trained = model.trained_on.videos;
+  const std::vector made{plan.frames, plan.size.height, plan.size.width};
+  if (!trained.empty() && std::ranges::find(trained, made) == trained.end()) {
+    std::vector<std::string> known;
+    for (const std::vector<int64_t>& video : trained) {
+      known.push_back(fmt::format("{} frames of {}x{}", video[0], video[2], video[1]));
+    }
+    plan.warnings.push_back(
+        fmt::format("size: the model was trained on {} pixels (width x height), this run makes {} "
+                    "of {}x{}; expect a poor result",
+                    fmt::join(known, ", "), plan.frames, plan.size.width, plan.size.height));
   }
   return {};
 }

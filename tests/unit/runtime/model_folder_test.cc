@@ -137,8 +137,24 @@ TEST_F(Folder, P36_SaysWhatItWasTrainedOn) {
   model.write(folder_.path());
   const ModelFolder folder = ModelFolder::open(folder_.path()).value();
   EXPECT_EQ(folder.trained_on.words, (std::set<std::string>{"a", "red", "ring"}));
-  EXPECT_EQ(folder.trained_on.video, (std::vector<int64_t>{8, 32, 32}));
+  using Videos = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(folder.trained_on.videos, (Videos{{8, 32, 32}}));
   EXPECT_TRUE(folder.ignored.empty());
+  model.index["vsa"].erase("trained_video");
+  model.index["vsa"]["trained_videos"] = {{8, 32, 32}, {16, 32, 64}};
+  model.write(folder_.path());
+  const ModelFolder several = ModelFolder::open(folder_.path()).value();
+  EXPECT_EQ(several.trained_on.videos, (Videos{{8, 32, 32}, {16, 32, 64}}));
+  EXPECT_TRUE(several.ignored.empty());
+  for (const nlohmann::json& wrong :
+       {nlohmann::json(8), nlohmann::json({8, 32, 32}), nlohmann::json::parse("[[8, 32]]"),
+        nlohmann::json::parse("[[8, 32, 32], [8, 32, 0]]")}) {
+    model.index["vsa"]["trained_videos"] = wrong;
+    model.write(folder_.path());
+    EXPECT_THAT(ModelFolder::open(folder_.path()).status().message(),
+                HasSubstr("vsa: trained_videos: expected lists of 3 integers of at least 1"));
+  }
+  model.index["vsa"].erase("trained_videos");
   for (const nlohmann::json& wrong : {nlohmann::json("red"), nlohmann::json({1, 2})}) {
     model.index["vsa"]["trained_words"] = wrong;
     model.write(folder_.path());

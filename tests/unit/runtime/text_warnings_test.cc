@@ -56,10 +56,16 @@ TEST_F(TextWarnings, P36_PiecesTheTokenizerLacksAreCounted) {
 
 TEST_F(TextWarnings, P36_OtherSizesAndLengthsAreSaid) {
   GenerateOptions options;
+  model.trained_on.videos = {{16, 64, 64}, {16, 128, 128}};
   EXPECT_THAT(plan_run(options, model, {}).value().warnings, ElementsAre());
+  options.size = FrameSize{.height = 128, .width = 128};
+  EXPECT_THAT(plan_run(options, model, {}).value().warnings, ElementsAre());
+  options.size.reset();
   options.frames = 8;
-  EXPECT_THAT(plan_run(options, model, {}).value().warnings,
-              ElementsAre(HasSubstr("size: the model was trained on 16 frames of 64x64")));
+  EXPECT_THAT(
+      plan_run(options, model, {}).value().warnings,
+      ElementsAre(HasSubstr("size: the model was trained on 16 frames of 64x64, 16 frames of "
+                            "128x128 pixels (width x height), this run makes 8 of 64x64")));
   options.frames = 16;
   options.size = FrameSize{.height = 32, .width = 64};
   EXPECT_THAT(plan_run(options, model, {}).value().warnings,
