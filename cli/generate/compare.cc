@@ -40,6 +40,36 @@ nlohmann::ordered_json to_json(const video::FrameQuality& q) {
   return json;
 }
 
+/// Where the time of the denoising went, in all layers and steps.
+struct Spent {
+  double attention_ms = 0.0;  ///< self-attention
+  double linear_ms = 0.0;     ///< projections and feed-forward
+  double cross_ms = 0.0;      ///< attention to the text, with its output projection
+
+  explicit Spent(const runtime::GenerateReport& report) {
+    for (const runtime::StepReport& step : report.step_reports) {
+      for (const runtime::LayerReport& layer : step.layers) {
+        attention_ms += layer.attention_ms;
+        linear_ms += layer.qkv_ms + layer.ffn_ms;
+        cross_ms += layer.cross_ms;
+      }
+    }
+  }
+};
+
+/// Seconds of a run, and how they were spent.
+std::vector<std::string> row_of(const char* name, const runtime::GenerateReport& report) {
+  const Spent spent(report);
+  const double rest = report.denoise_ms - spent.attention_ms - spent.linear_ms - spent.cross_ms;
+  std::vector<std::string> row{name};
+  for (const double ms :
+       {report.denoise_ms, spent.attention_ms, spent.linear_ms, spent.cross_ms, rest}) {
+    row.push_back(fmt::format("{:.2f}", ms / 1e3));
+  }
+  row.push_back(fmt::format("{:.1f} %", 100.0 * report.kept_share));
+  return row;
+}
+
 /// Both runs and what was written.
 struct Comparison {
   runtime::GenerateReport vsa, dense;
@@ -48,6 +78,7 @@ struct Comparison {
   std::vector<video::FrameQuality> frames;
 
   double speedup() const { return dense.denoise_ms / vsa.denoise_ms; }
+  double attention_speedup() const { return Spent(dense).attention_ms / Spent(vsa).attention_ms; }
 };
 
 void print(const Comparison& c, bool json) {
@@ -61,6 +92,7 @@ void print(const Comparison& c, bool json) {
          {"output_compare", c.side_by_side.string()},
          {"denoise_ms", {{"vsa", c.vsa.denoise_ms}, {"dense", c.dense.denoise_ms}}},
          {"speedup", c.speedup()},
+         {"attention_speedup", c.attention_speedup()},
          {"kept_share", c.vsa.kept_share},
          {"mean", to_json(mean)},
          {"frames", frames},
@@ -70,13 +102,12 @@ void print(const Comparison& c, bool json) {
   std::string text = summary(c.vsa, c.vsa_paths);
   text += fmt::format("{:<14}{}\n{:<14}{} (vsa left, dense right)\n\n", "dense video",
                       c.dense_paths.video.string(), "side by side", c.side_by_side.string());
-  Table times({"", "denoise s", "kept"});
-  times.add({"vsa", fmt::format("{:.2f}", c.vsa.denoise_ms / 1e3),
-             fmt::format("{:.1f} %", 100.0 * c.vsa.kept_share)});
-  times.add({"dense", fmt::format("{:.2f}", c.dense.denoise_ms / 1e3),
-             fmt::format("{:.1f} %", 100.0 * c.dense.kept_share)});
+  Table times({"", "denoise s", "attention", "linear", "text", "rest", "kept"});
+  times.add(row_of("vsa", c.vsa));
+  times.add(row_of("dense", c.dense));
   text += times.to_string();
-  text += fmt::format("vsa is {:.2f} times as fast\n\n", c.speedup());
+  text += fmt::format("vsa is {:.2f} times as fast, its attention {:.2f} times\n\n", c.speedup(),
+                      c.attention_speedup());
   Table table({"frame", "PSNR dB", "SSIM"});
   for (size_t i = 0; i < c.frames.size(); ++i) {
     table.add({fmt::format("{}", i), fmt::format("{:.2f}", c.frames[i].psnr_db),

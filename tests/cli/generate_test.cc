@@ -1,5 +1,7 @@
 // `vsa generate` and `vsa decode` on a tiny random model.
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <regex>
 
 #include "runtime/video/read_video.h"
 #include "tests/cli/expect.h"
@@ -135,6 +137,7 @@ TEST_F(CliGenerate, CompareRunsBothAndMeasuresEveryFrame) {
   EXPECT_EQ(json["report"]["vsa"]["seed"], json["report"]["dense"]["seed"]);
   EXPECT_EQ(json["report"]["dense"]["attention"]["asked"], "dense");
   EXPECT_GT(json["speedup"].get<double>(), 0.0);
+  EXPECT_GT(json["attention_speedup"].get<double>(), 0.0);
   const auto both = video::read_video(dir.file("a-compare.mp4")).value();
   EXPECT_EQ(both.frames.width, 64);
   EXPECT_EQ(both.frames.height, 32);
@@ -144,6 +147,24 @@ TEST_F(CliGenerate, CompareRunsBothAndMeasuresEveryFrame) {
       generate(dir.file("b.y4m"), {"--steps", "1", "--topk", "4", "--compare", "--json"}).json();
   EXPECT_TRUE(equal["frames"][0]["psnr_db"].is_null());
   EXPECT_EQ(equal["frames"][0]["ssim"], 1.0);
+}
+
+TEST_F(CliGenerate, CompareSaysWhereTheTimeWent) {
+  const RunResult result =
+      generate(dir.file("a.y4m"), {"--steps", "1", "--compare", "--report", dir.file("a.json")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::ContainsRegex("attention +linear +text +rest +kept\n"));
+  EXPECT_THAT(result.out, testing::ContainsRegex("vsa is [0-9.]+ times as fast, its attention "
+                                                 "[0-9.]+ times\n"));
+  // Self-attention of all layers and steps, as the report has it.
+  const auto report = nlohmann::json::parse(read_file(dir.file("a-dense.json")));
+  double attention_ms = 0.0;
+  for (const auto& layer : report["steps"][0]["layers"]) {
+    attention_ms += layer["attention_ms"].get<double>();
+  }
+  std::smatch row;
+  ASSERT_TRUE(std::regex_search(result.out, row, std::regex("\ndense +[0-9.]+ +([0-9.]+)")));
+  EXPECT_NEAR(std::stod(row[1]), attention_ms / 1e3, 0.005001);
 }
 
 TEST_F(CliGenerate, R20_DecodeFinishesTheJob) {
