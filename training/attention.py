@@ -25,6 +25,7 @@ class TilePlan:
     slots: Tensor  # [N, T] int64: place in tile order of a tile's tokens; 0 where there is none
     valid: Tensor  # [N, T] bool: whether the slot holds a token
     is_full: bool  # every tile holds T tokens, so splitting is a view
+    tile_shape: tuple[int, int, int]  # edges of a tile in tokens; T is their product
 
     @property
     def num_tiles(self) -> int:
@@ -50,7 +51,7 @@ def tile_plan(grid: tuple, tile_shape: tuple, device: torch.device | str = "cpu"
         valid[n, : len(tile)] = True
         start += len(tile)
     tensors = (order, order.argsort(), slots, valid)
-    return TilePlan(*(t.to(device) for t in tensors), is_full=bool(valid.all()))
+    return TilePlan(*(t.to(device) for t in tensors), is_full=bool(valid.all()), tile_shape=tile_shape)
 
 
 def topk_of(sparsity: float, num_tiles: int) -> int:

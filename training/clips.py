@@ -1,44 +1,49 @@
-"""Captioned clips from seeds: one anti-aliased object that stands or moves over a plain background.
+"""Captioned clips from seeds: one or two objects that stand or move over a plain background.
 
 What a clip shows is drawn on the CPU from a counter-based generator, so a seed names the same clips
-on every machine; the pixels are then computed on any device.
+on every machine; drawing.py then computes the pixels on any device.
 """
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-import math
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from training import grammar
+from training.drawing import EXTENT, OUTER
+from training.formats import SMALL, Format
 
-NUM_FRAMES, SIZE_PX = 16, 64
 TRAIN, EVALUATION = 0, 1  # second word of the generator's key, so their clips are disjoint
 SPEED_PX = (0.6, 1.4)  # per frame: at least 9 pixels in a clip, and a large object stays in frame
 MARGIN_PX = 1.0  # between an object and the edge of the frame
+GAP_PX = 5.0  # at least, between two objects in every frame
+MAX_OBJECTS = 2
+ROOM_PX = 96  # a smaller frame has room for two small objects alone
+_PLACES = 256  # pairs of places that are tried
 
 
 @dataclasses.dataclass(frozen=True)
 class Clips:
-    """What B clips show. Arrays are fp32; positions in pixels (x, y), pixel centres are integers."""
+    """What B clips show, each with up to K objects. Arrays are fp32; positions in pixels (x, y), pixel
+    centres are integers. Where a clip has fewer than K objects, the rest has the shape -1."""
 
-    attributes: list[dict]
+    format: Format
+    objects: list[tuple[dict, ...]]  # attributes of each object; all of a clip have one background
     captions: list[str]
-    stated: list[list[str]]  # the attributes that each caption names
-    shape: np.ndarray  # [B] int64, index in grammar.SHAPES
-    radius: np.ndarray  # [B]
-    start: np.ndarray  # [B, 2] centre in frame 0
-    velocity: np.ndarray  # [B, 2] per frame
-    colour: np.ndarray  # [B, 3] in 0-255
+    stated: list[tuple[list[str], ...]]  # the attributes that each caption names, of each object
+    shape: np.ndarray  # [B, K] int64, index in grammar.SHAPES
+    radius: np.ndarray  # [B, K]
+    start: np.ndarray  # [B, K, 2] centre in frame 0
+    velocity: np.ndarray  # [B, K, 2] per frame
+    colour: np.ndarray  # [B, K, 3] in 0-255
     background: np.ndarray  # [B, 3]
 
     def part(self, which: slice) -> Clips:
         """Some of the clips."""
-        values = (getattr(self, field.name)[which] for field in dataclasses.fields(self))
-        return Clips(*values)
+        values = (getattr(self, field.name)[which] for field in dataclasses.fields(self)[1:])
+        return Clips(self.format, *values)
 
 
 def seed_of(*key: int) -> int:
@@ -46,113 +51,104 @@ def seed_of(*key: int) -> int:
     return int(np.random.Philox(key=list(key)).random_raw()) >> 1
 
 
-def triples(held_out: bool) -> list[tuple]:
-    """(shape, colour, motion) of training, or those held out from it."""
+@functools.cache
+def triples(held_out: bool, without: str | None = None) -> tuple[tuple, ...]:
+    """(shape, colour, motion) of training, or those held out from it, but none of the colour `without`."""
     every = itertools.product(grammar.SHAPES, grammar.COLOURS, grammar.MOTIONS)
-    return [triple for triple in every if grammar.is_held_out(*triple) == held_out]
+    return tuple(t for t in every if grammar.is_held_out(*t) == held_out and t[1] != without)
 
 
-def draw(batch: int, seed: int, split: int, held_out_share: float = 0.0) -> Clips:
-    """B clips. `held_out_share` is the chance of a combination that training never sees."""
+@dataclasses.dataclass(frozen=True)
+class _Object:
+    attributes: dict
+    radius: float
+    velocity: np.ndarray  # [2] per frame
+    lowest: np.ndarray  # [2] of the centre in frame 0, so that the whole path lies in the frame
+    highest: np.ndarray  # [2]
+
+
+def _pick(values, u: float):
+    values = list(values)
+    return values[int(u * len(values))]
+
+
+def _object(
+    u: np.ndarray, background: str, choices: tuple[tuple, ...], sizes: tuple[str, ...], video: Format
+) -> _Object:
+    """u in [0, 1): triple, size, radius, speed."""
+    shape, colour, motion = _pick(choices, u[0])
+    size = _pick(sizes, u[1])
+    low, high = grammar.SIZES[size]
+    radius = low + u[2] * (high - low)
+    speed = SPEED_PX[0] + u[3] * (SPEED_PX[1] - SPEED_PX[0])
+    velocity = speed * np.array(grammar.MOTIONS[motion])
+    travel = velocity * (video.frames - 1)
+    reach = MARGIN_PX + radius * EXTENT[shape]
+    edge = np.array([video.width, video.height]) - 1
+    attributes = dict(shape=shape, colour=colour, motion=motion, background=background, size=size)
+    lowest, highest = reach - np.minimum(travel, 0), edge - reach - np.maximum(travel, 0)
+    return _Object(attributes, radius, velocity, lowest, highest)
+
+
+def _places(first: _Object, second: _Object, frames: int, rng: np.random.Generator) -> tuple[np.ndarray, ...] | None:
+    """Starts of two objects that keep GAP_PX between them: the first of uniform pairs that does, if any."""
+    least = GAP_PX + sum(o.radius * OUTER[o.attributes["shape"]] for o in (first, second))
+    drift = (second.velocity - first.velocity) * np.arange(frames)[:, None]  # [F, 2]
+    u = rng.random((_PLACES, 2, 2))
+    starts = [o.lowest + u[:, n] * (o.highest - o.lowest) for n, o in enumerate((first, second))]
+    apart = np.linalg.norm((starts[1] - starts[0])[:, None] + drift, axis=-1).min(1)
+    place = int((apart >= least).argmax())
+    return (starts[0][place], starts[1][place]) if apart[place] >= least else None
+
+
+def draw(
+    batch: int,
+    seed: int,
+    split: int,
+    held_out_share: float = 0.0,
+    video: Format = SMALL,
+    pair_share: float = 0.0,
+) -> Clips:
+    """B clips. `held_out_share` is an object's chance of a combination that training never sees, and
+    `pair_share` a clip's chance of two objects, which have different colours. A pair for which no place is found in
+    the frame, as its objects move, becomes one object."""
     rng = np.random.Generator(np.random.Philox(key=[seed, split]))
     uniform = rng.random((batch, 12))
-    attributes, captions, stated = [], [], []
-    numbers = {name: [] for name in ("shape", "radius", "start", "velocity", "colour", "background")}
-    seen, unseen = triples(False), triples(True)
+    of_pairs = rng.random((batch, 12)) if pair_share else np.ones((batch, 1))
+    most = MAX_OBJECTS if pair_share else 1
+    names = {"shape": (), "radius": (), "start": (2,), "velocity": (2,), "colour": (3,)}
+    arrays = {name: np.zeros((batch, most, *extent), np.float32) for name, extent in names.items()}
+    arrays["shape"] = np.full((batch, most), -1, np.int64)
+    arrays["background"] = np.zeros((batch, 3), np.float32)
+    objects, captions, stated = [], [], []
 
-    def pick(values, u: float):
-        values = list(values)
-        return values[int(u * len(values))]
-
-    for u in uniform:
-        shape, colour, motion = pick(unseen if u[0] < held_out_share else seen, u[1])
-        background, size = pick(grammar.BACKGROUNDS, u[2]), pick(grammar.SIZES, u[3])
-        low, high = grammar.SIZES[size]
-        radius = low + u[4] * (high - low)
-        speed = SPEED_PX[0] + u[5] * (SPEED_PX[1] - SPEED_PX[0])
-        velocity = speed * np.array(grammar.MOTIONS[motion])
-        # The whole path lies in the frame: start is uniform in what that leaves.
-        travel = velocity * (NUM_FRAMES - 1)
-        reach = MARGIN_PX + radius * EXTENT[shape]
-        lowest, highest = reach - np.minimum(travel, 0), SIZE_PX - 1 - reach - np.maximum(travel, 0)
-        clip = dict(shape=shape, colour=colour, motion=motion, background=background, size=size)
-        template = int(u[8] * len(grammar.TEMPLATES))
-        attributes.append(clip)
-        captions.append(grammar.caption(template, int(u[9] * len(grammar.MOVING_PHRASES)), clip))
-        stated.append(grammar.stated(template))
-        numbers["shape"].append(grammar.SHAPES.index(shape))
-        numbers["radius"].append(radius)
-        numbers["start"].append(lowest + u[6:8] * (highest - lowest))
-        numbers["velocity"].append(velocity)
-        numbers["colour"].append(grammar.COLOURS[colour])
-        numbers["background"].append(grammar.BACKGROUNDS[background])
-    arrays = {name: np.array(value, np.float32) for name, value in numbers.items()}
-    arrays["shape"] = arrays["shape"].astype(np.int64)
-    return Clips(attributes, captions, stated, **arrays)
-
-
-# Signed distances in units of the radius, negative inside. Centroids are at the origin.
-
-
-def _folded_edge(x: Tensor, y: Tensor, points: int, tip: float, valley: float) -> Tensor:
-    """Distance to the edge of a star with `points` tips at radius `tip`, the first one upwards, and
-    inner corners at radius `valley`. Folding the angle leaves one edge to measure."""
-    sector = math.pi / points
-    rho, angle = torch.hypot(x, y), torch.atan2(x, -y)
-    folded = ((angle / (2 * sector)).round() * (2 * sector) - angle).abs()
-    px, py = rho * folded.cos(), rho * folded.sin()
-    edge_x, edge_y = valley * math.cos(sector) - tip, valley * math.sin(sector)
-    length = math.hypot(edge_x, edge_y)
-    return ((px - tip) * edge_y - py * edge_x) / length
-
-
-def _bar(x: Tensor, y: Tensor, half_width: float, half_height: float) -> Tensor:
-    return torch.maximum(x.abs() - half_width, y.abs() - half_height)
-
-
-_DISTANCE = {
-    "circle": lambda x, y: torch.hypot(x, y) - 1.0,
-    "square": lambda x, y: _bar(x, y, 0.88, 0.88),
-    "triangle": lambda x, y: _folded_edge(x, y, 3, 1.25, 0.625),
-    "star": lambda x, y: _folded_edge(x, y, 5, 1.2, 0.54),
-    "ring": lambda x, y: (torch.hypot(x, y) - 0.78).abs() - 0.24,
-    "cross": lambda x, y: torch.minimum(_bar(x, y, 1.0, 0.34), _bar(x, y, 0.34, 1.0)),
-}
-# Largest distance from the centre along an axis, in radii.
-EXTENT = {"circle": 1.0, "square": 0.88, "triangle": 1.25, "star": 1.2, "ring": 1.02, "cross": 1.0}
-
-
-def coverage(shape: Tensor, radius: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Opacity in [0, 1], with an edge one pixel wide, at offsets x, y (pixels) from the centre.
-    shape and radius broadcast with x and y."""
-    x, y = x / radius, y / radius
-    distance = torch.zeros_like(x + y)
-    for index, name in enumerate(grammar.SHAPES):
-        distance = torch.where(shape == index, _DISTANCE[name](x, y), distance)
-    return (0.5 - distance * radius).clamp(0, 1)
-
-
-def render(clips: Clips, device: torch.device | str = "cpu") -> Tensor:
-    """RGB in [-1, 1], fp32 [B, 3, F, H, W]."""
-    # [B, 1, 1, 1, 1] to broadcast with [B, 3, F, H, W]
-    shape, radius, start, velocity, colour, background = (
-        torch.from_numpy(array).to(device, non_blocking=True)
-        for array in (
-            clips.shape, clips.radius, clips.start, clips.velocity, clips.colour, clips.background
-        )
-    )
-    frame = torch.arange(NUM_FRAMES, device=device)
-    pixel = torch.arange(SIZE_PX, dtype=torch.float32, device=device)
-    centre = start[:, None] + velocity[:, None] * frame[:, None]  # [B, F, 2]
-    x = pixel[None, None, None, :] - centre[:, :, 0, None, None]
-    y = pixel[None, None, :, None] - centre[:, :, 1, None, None]
-    per_clip = (-1, 1, 1, 1)
-    opacity = coverage(shape.view(per_clip), radius.view(per_clip), x, y)[:, None]
-    colour, background = (c[:, :, None, None, None] for c in (colour, background))
-    return (background + opacity * (colour - background)) / 127.5 - 1.0
-
-
-def to_uint8(clips: Tensor) -> Tensor:
-    """[B, 3, F, H, W] in [-1, 1] to frames uint8 [B, F, H, W, 3], as the runtime does."""
-    scaled = ((clips.float() / 2 + 0.5) * 255).clamp(0, 255)
-    return scaled.to(torch.uint8).permute(0, 2, 3, 4, 1).contiguous()
+    for n, (u, v) in enumerate(zip(uniform, of_pairs)):
+        background, is_pair = _pick(grammar.BACKGROUNDS, u[2]), v[0] < pair_share
+        sizes = ("small",) if is_pair and min(video.height, video.width) < ROOM_PX else tuple(grammar.SIZES)
+        shown = [_object(u[[1, 3, 4, 5]], background, triples(bool(u[0] < held_out_share)), sizes, video)]
+        starts = (shown[0].lowest + u[6:8] * (shown[0].highest - shown[0].lowest),)
+        if is_pair:
+            choices = triples(bool(v[1] < held_out_share), shown[0].attributes["colour"])
+            second = _object(v[2:6], background, choices, sizes, video)
+            places = _places(shown[0], second, video.frames, rng)
+            shown, starts = (shown, starts) if places is None else ([*shown, second], places)
+        if len(shown) == 2:
+            template = int(v[6] * len(grammar.PAIR_TEMPLATES))
+            wordings = [int(w * len(grammar.OBJECTS)) for w in v[7:9]]
+            phrases = [int(w * len(grammar.MOVING_PHRASES)) for w in v[9:11]]
+            words = tuple(zip(wordings, phrases, (o.attributes for o in shown)))
+            captions.append(grammar.pair_caption(template, words))
+            of_scene = grammar.stated(grammar.PAIR_TEMPLATES[template])
+            stated.append(tuple(grammar.stated(grammar.OBJECTS[w]) + of_scene for w in wordings))
+        else:
+            template = int(u[8] * len(grammar.TEMPLATES))
+            phrase = int(u[9] * len(grammar.MOVING_PHRASES))
+            captions.append(grammar.caption(template, phrase, shown[0].attributes))
+            stated.append((grammar.stated(grammar.TEMPLATES[template]),))
+        objects.append(tuple(o.attributes for o in shown))
+        arrays["background"][n] = grammar.BACKGROUNDS[background]
+        for k, (one, start) in enumerate(zip(shown, starts)):
+            arrays["shape"][n, k] = grammar.SHAPES.index(one.attributes["shape"])
+            arrays["radius"][n, k], arrays["velocity"][n, k] = one.radius, one.velocity
+            arrays["start"][n, k], arrays["colour"][n, k] = start, grammar.COLOURS[one.attributes["colour"]]
+    return Clips(video, objects, captions, stated, **arrays)

@@ -9,6 +9,7 @@ are left out and counted.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -18,29 +19,27 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from training import clips
 from training.judge import judge, summary
 from training.plots import plot_accuracies
 from training.prompts import Prompt, read_prompts
 from training.sample import contact_sheet
 
-SHAPE = (clips.NUM_FRAMES, clips.SIZE_PX, clips.SIZE_PX, 3)
-
 
 def read_clip(root: Path, prompt: Prompt) -> Tensor | None:
     """uint8 [F, H, W, 3], or None where there is no complete clip."""
     raw, folder = root / f"{prompt.name}.rgb", root / prompt.name
+    shape = (*dataclasses.astuple(prompt.format), 3)
     if raw.exists():
         frames = np.frombuffer(raw.read_bytes(), np.uint8)
-        if frames.size != np.prod(SHAPE):
-            raise SystemExit(f"{raw}: expected {np.prod(SHAPE)} bytes, got {frames.size}")
-        return torch.from_numpy(frames.reshape(SHAPE).copy())
+        if frames.size != np.prod(shape):
+            raise SystemExit(f"{raw}: expected {np.prod(shape)} bytes, got {frames.size}")
+        return torch.from_numpy(frames.reshape(shape).copy())
     pictures = sorted(folder.glob("*.png"))
-    if len(pictures) != SHAPE[0]:
+    if len(pictures) != shape[0]:
         return None
     frames = np.stack([np.asarray(Image.open(picture).convert("RGB")) for picture in pictures])
-    if frames.shape != SHAPE:
-        raise SystemExit(f"{folder}: expected frames {SHAPE}, got {frames.shape}")
+    if frames.shape != shape:
+        raise SystemExit(f"{folder}: expected frames {shape}, got {frames.shape}")
     return torch.from_numpy(frames)
 
 

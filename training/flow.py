@@ -17,9 +17,9 @@ def shifted(u, shift: float):
     return shift * u / (1 + (shift - 1) * u)
 
 
-def euler_sigmas(steps: int) -> list[float]:
+def euler_sigmas(steps: int, shift: float = SHIFT) -> list[float]:
     """The steps + 1 noise levels of a sampling run, from 1 to 0."""
-    return [shifted(1 - i / steps, SHIFT) for i in range(steps + 1)]
+    return [shifted(1 - i / steps, shift) for i in range(steps + 1)]
 
 
 def random_sigmas(batch: int, shift: float, generator: torch.Generator) -> Tensor:
@@ -47,11 +47,12 @@ def sample(
     steps: int,
     guidance: float,
     topk: int | None,
+    shift: float = SHIFT,
 ) -> Tensor:
     """Clips in [-1, 1] from noise [B, 3, F, H, W]. ids [B, L]; empty_ids [1, L] is the prompt ""."""
     text, empty = text_encoder(ids), text_encoder(empty_ids).expand(len(ids), -1, -1)
     x = noise
-    sigmas = euler_sigmas(steps)
+    sigmas = euler_sigmas(steps, shift)
     for sigma, following in zip(sigmas, sigmas[1:]):
         timestep = torch.full((len(x),), 1000 * sigma, device=x.device)
         velocity = transformer(x, timestep, text, topk).float()

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from training import grammar
+from training.formats import Format
 from training.model import WanConfig, WanTransformer
 from training.text_encoder import UMT5Config, UMT5Encoder
 from training.tokenizer import MAX_LENGTH, Tokenizer
@@ -54,7 +55,8 @@ def text_encoder_json(config: UMT5Config) -> dict:
     return {**fixed, **dataclasses.asdict(config)}
 
 
-def model_index_json(config: WanConfig, defaults: Defaults) -> dict:
+def model_index_json(config: WanConfig, defaults: Defaults, videos: tuple[Format, ...]) -> dict:
+    own = Format(defaults.frames, defaults.height, defaults.width)
     return {
         "_class_name": "WanPipeline",
         "transformer": ["diffusers", "WanTransformer3DModel"],
@@ -67,7 +69,7 @@ def model_index_json(config: WanConfig, defaults: Defaults) -> dict:
             "tile": list(config.tile_shape),
             **dataclasses.asdict(defaults),
             "trained_words": grammar.all_words(),
-            "trained_video": [defaults.frames, defaults.height, defaults.width],
+            "trained_videos": [list(dataclasses.astuple(video)) for video in videos or (own,)],
         },
     }
 
@@ -103,9 +105,11 @@ def write_folder(
     tokenizer: Tokenizer,
     defaults: Defaults,
     dtype: torch.dtype = torch.float16,
+    videos: tuple[Format, ...] = (),
 ) -> None:
+    """videos: what it was trained on; none: only what the defaults make."""
     config = transformer.config
-    write_json(root / "model_index.json", model_index_json(config, defaults))
+    write_json(root / "model_index.json", model_index_json(config, defaults, videos))
     write_json(root / "scheduler/scheduler_config.json", scheduler_json())
     write_json(root / "transformer/config.json", transformer_json(config))
     write_json(root / "text_encoder/config.json", text_encoder_json(text_encoder.config))

@@ -53,6 +53,18 @@ TEMPLATES = (
     "a {colour} {shape}, {size}, {motion}, {background} background",
     "an animation of a {colour} {shape} {motion}",
 )
+# A clip of two objects, whose phrases are among OBJECTS. The background is free where it is not named.
+PAIR_TEMPLATES = (
+    "{first} and {second} on a {background} background",
+    "{first} and {second}",
+    "on a {background} background, {first} and {second}",
+    "{first} and {second}, {background} background",
+    "{first}, {second}, {background} background",
+    "a {background} background with {first} and {second}",
+    "a video of {first} and {second} on {background}",
+    "an animation of {first} and {second}",
+)
+OBJECTS = ("a {colour} {shape} {motion}", "a {size} {colour} {shape} {motion}")
 STILL_PHRASES = ("standing still", "not moving", "staying still")
 MOVING_PHRASES = ("moving {}", "drifting {}", "sliding {}")
 
@@ -64,20 +76,29 @@ def is_held_out(shape: str, colour: str, motion: str) -> bool:
     return (s + 3 * c + 7 * m) % 10 == 0
 
 
-def caption(template: int, phrase: int, attributes: dict) -> str:
-    """The words for a clip; template and phrase choose among the wordings."""
+def _filled(template: str, phrase: int, attributes: dict) -> str:
     if attributes["motion"] == "still":
         motion = STILL_PHRASES[phrase]
     else:
         motion = MOVING_PHRASES[phrase].format(attributes["motion"])
-    text = TEMPLATES[template].format(**{**attributes, "motion": motion})
-    return text.replace("a orange", "an orange")
+    return template.format(**{**attributes, "motion": motion}).replace("a orange", "an orange")
 
 
-def stated(template: int) -> list[str]:
+def caption(template: int, phrase: int, attributes: dict) -> str:
+    """The words for a clip of one object; template and phrase choose among the wordings."""
+    return _filled(TEMPLATES[template], phrase, attributes)
+
+
+def pair_caption(template: int, objects: tuple[tuple[int, int, dict], ...]) -> str:
+    """The words for a clip of two objects, each (index in OBJECTS, phrase, attributes), on one background."""
+    first, second = (_filled(OBJECTS[wording], phrase, attributes) for wording, phrase, attributes in objects)
+    return PAIR_TEMPLATES[template].format(first=first, second=second, background=objects[0][2]["background"])
+
+
+def stated(template: str) -> list[str]:
     """The attributes that a template names."""
     names = ("shape", "colour", "motion", "background", "size")
-    return [name for name in names if "{" + name + "}" in TEMPLATES[template]]
+    return [name for name in names if "{" + name + "}" in template]
 
 
 def all_words() -> list[str]:

@@ -128,7 +128,7 @@ class Block(nn.Module):
         self.ffn = FeedForward(config.dim, config.ffn_dim)
         self.to_gate_compress = nn.Linear(config.dim, config.dim)
         self.scale_shift_table = nn.Parameter(torch.randn(1, 6, config.dim) / config.dim**0.5)
-        self.attend = attention
+        self.attend = attention  # or another function that computes the same
 
     def modulated(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
         x = x.float()
@@ -183,17 +183,50 @@ class WanTransformer(nn.Module):
         self.scale_shift_table = nn.Parameter(torch.randn(1, 2, config.dim) / config.dim**0.5)
         self.proj_out = nn.Linear(config.dim, math.prod(config.patch_size) * config.out_channels)
 
-    def compile_blocks(self) -> None:
-        """Compiles the parts of a block, not the model: all blocks share one compilation, and
-        another topk compiles the attention alone."""
-        attend = torch.compile(attention, dynamic=False)
+    def set_attention(self, attend) -> None:
+        """Another function in the place of training.attention.attention."""
         for block in self.blocks:
             block.attend = attend
+
+    def compile_blocks(self) -> None:
+        """Compiles the parts of a block and what is around the blocks, not the model: all blocks share one
+        compilation, and another topk compiles the attention alone, or nothing where that is an operator of its own."""
+        attend = torch.compile(attention, dynamic=False)
+        for block in self.blocks:
+            if block.attend is attention:
+                block.attend = attend
             block.project = torch.compile(block.project, dynamic=False)
             block.update = torch.compile(block.update, dynamic=False)
+        self.embed = torch.compile(self.embed, dynamic=False)
+        self.head = torch.compile(self.head, dynamic=False)
 
     def grid_of(self, latent: Tensor) -> tuple:
         return tuple(n // p for n, p in zip(latent.shape[2:], self.config.patch_size))
+
+    def embed(self, latent: Tensor, order: Tensor) -> Tensor:
+        """Tokens [B, S, d] in tile order, fp32. A convolution whose step is its kernel is a product of patches."""
+        pt, ph, pw = self.config.patch_size
+        f, h, w = self.grid_of(latent)
+        x = latent[:, :, : f * pt, : h * ph, : w * pw]
+        x = x.unflatten(4, (w, pw)).unflatten(3, (h, ph)).unflatten(2, (f, pt))
+        # [B, C, f, pt, h, ph, w, pw] -> [B, f, h, w, C, pt, ph, pw]
+        patches = x.permute(0, 2, 4, 6, 1, 3, 5, 7).flatten(4).flatten(1, 3)[:, order]
+        embedding = self.patch_embedding
+        return F.linear(patches, embedding.weight.flatten(1), embedding.bias).float()
+
+    def head(self, x: Tensor, temb: Tensor, inverse: Tensor, grid: tuple) -> Tensor:
+        """The velocity [B, C, F, H, W] of tokens in tile order."""
+        shift, scale = (self.scale_shift_table + temb.float()[:, None]).chunk(2, 1)
+        y = self.proj_out(F.layer_norm(x, x.shape[-1:], eps=self.config.eps) * (1 + scale) + shift)
+        tiles = [n // edge for n, edge in zip(grid, self.config.tile_shape)]
+        if math.prod(tiles) * math.prod(self.config.tile_shape) == math.prod(grid):
+            # The same order as `inverse` as a view, whose backward adds up nothing.
+            y = y.unflatten(1, (*tiles, *self.config.tile_shape)).permute(0, 1, 4, 2, 5, 3, 6, 7).flatten(1, 6)
+        else:
+            y = y[:, inverse]
+        y = y.unflatten(1, grid).unflatten(-1, (*self.config.patch_size, -1))
+        # [B, f, h, w, pt, ph, pw, C] -> [B, C, f, pt, h, ph, w, pw]
+        return y.permute(0, 7, 1, 4, 2, 5, 3, 6).flatten(6, 7).flatten(4, 5).flatten(2, 3)
 
     def forward(self, latent: Tensor, timestep: Tensor, text: Tensor, topk: int | None = None) -> Tensor:
         """The velocity [B, C_out, F, H, W] of a latent [B, C, F, H, W].
@@ -207,14 +240,10 @@ class WanTransformer(nn.Module):
         topk = plan.num_tiles if topk is None else topk
         rope = rope_table(grid, config.attention_head_dim, latent.device)[:, plan.order]
         temb, timestep_proj, context = self.condition_embedder(timestep, text)
-        x = self.patch_embedding(latent).flatten(2).transpose(1, 2)[:, plan.order].float()
+        x = self.embed(latent, plan.order)
         for block in self.blocks:
             x = block(x, context, timestep_proj, rope, plan, topk)
-        shift, scale = (self.scale_shift_table + temb.float()[:, None]).chunk(2, 1)
-        y = self.proj_out(F.layer_norm(x, x.shape[-1:], eps=config.eps) * (1 + scale) + shift)
-        y = y[:, plan.inverse].unflatten(1, grid).unflatten(-1, (*config.patch_size, -1))
-        # [B, f, h, w, pt, ph, pw, C] -> [B, C, f, pt, h, ph, w, pw]
-        return y.permute(0, 7, 1, 4, 2, 5, 3, 6).flatten(6, 7).flatten(4, 5).flatten(2, 3)
+        return self.head(x, temb, plan.inverse, grid)
 
 
 def initialise(model: nn.Module) -> None:

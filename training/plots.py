@@ -1,6 +1,7 @@
 """Pictures of the training log and of an evaluation.
 
     python -m training.plots --out loss.png first=log_first.jsonl second=log_second.jsonl
+    python -m training.plots --out loss.png wide=log.jsonl@16x128x128     # of a log of several formats, one
 """
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def plot_accuracies(result: dict, path: Path) -> None:
     plt.close(figure)
 
 
-def plot_losses(logs: dict[str, Path], path: Path) -> None:
+def plot_losses(logs: dict[str, str | Path], path: Path) -> None:
     """Loss over steps, one panel a stage, one curve a sparsity. All panels but the first, which begins with random
     weights, have the same losses on their axis."""
     stages = {name: loss_curves(log) for name, log in logs.items()}
@@ -97,14 +98,18 @@ def decimal_loss_axis(axis, subs: tuple[float, ...] = (1, 2, 5)) -> None:
     axis.grid(alpha=0.3)
 
 
-def loss_curves(log: Path) -> dict[float, list[tuple[int, float]]]:
-    """(step, loss) of every sparsity."""
+def loss_curves(log: str | Path) -> dict[float, list[tuple[int, float]]]:
+    """(step, loss) of every sparsity, of LOG or LOG@FORMAT: without a format, of the first that is in the log."""
+    path, _, video = str(log).partition("@")
     curves: dict[float, list[tuple[int, float]]] = {}
-    for entry in map(json.loads, log.read_text().splitlines()):
-        # A log of training/dit has a header, one sparsity a line, and an evaluation at the end.
+    for entry in map(json.loads, Path(path).read_text().splitlines()):
+        # A log of training/dit has a header, one sparsity a line, and an evaluation at the end. Logs of train.py had
+        # loss_at_sparsity while there was one format.
         own = "loss" in entry and "sparsity" in entry
         levels = {entry["sparsity"]: entry["loss"]} if own else {}
-        for level, loss in entry.get("loss_at_sparsity", levels).items():
+        at = entry.get("loss_at", {"": entry["loss_at_sparsity"]} if "loss_at_sparsity" in entry else {})
+        video = video or next(iter(at), "")
+        for level, loss in at.get(video, levels).items():
             curves.setdefault(float(level), []).append((entry["step"], loss))
     return curves
 
@@ -112,9 +117,9 @@ def loss_curves(log: Path) -> dict[float, list[tuple[int, float]]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("logs", nargs="+", help="TITLE=LOG.jsonl")
+    parser.add_argument("logs", nargs="+", help="TITLE=LOG.jsonl or TITLE=LOG.jsonl@FORMAT")
     args = parser.parse_args()
-    plot_losses({k: Path(v) for k, v in (log.split("=", 1) for log in args.logs)}, args.out)
+    plot_losses(dict(log.split("=", 1) for log in args.logs), args.out)
 
 
 if __name__ == "__main__":

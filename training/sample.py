@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from training import clips, flow, folder
+from training import drawing, flow, folder
 from training.attention import tile_plan, topk_of
 from training.model import WanTransformer
 from training.prompts import Prompt, read_prompts
@@ -22,8 +23,8 @@ from training.tokenizer import Tokenizer
 
 
 def start_noise(prompts: list[Prompt], device: torch.device) -> Tensor:
-    """[B, 3, F, H, W]; drawn on the CPU, so the same on every device."""
-    shape = (3, clips.NUM_FRAMES, clips.SIZE_PX, clips.SIZE_PX)
+    """[B, 3, F, H, W] for prompts of one format; drawn on the CPU, so the same on every device."""
+    shape = (3, *dataclasses.astuple(prompts[0].format))
     seeds = [torch.Generator().manual_seed(prompt.seed) for prompt in prompts]
     return torch.stack([torch.randn(shape, generator=seed) for seed in seeds]).to(device)
 
@@ -31,6 +32,24 @@ def start_noise(prompts: list[Prompt], device: torch.device) -> Tensor:
 def topk_for(transformer: WanTransformer, pixels: Tensor, sparsity: float) -> int:
     grid = transformer.grid_of(pixels)
     return topk_of(sparsity, tile_plan(grid, transformer.config.tile_shape).num_tiles)
+
+
+def sample_noise(
+    models: tuple[WanTransformer, UMT5Encoder, Tokenizer],
+    prompts: list[Prompt],
+    noise: Tensor,
+    steps: int,
+    guidance: float,
+    sparsity: float,
+    shift: float = folder.SHIFT,
+) -> Tensor:
+    """Frames uint8 [B, F, H, W, 3] from noise [B, 3, F, H, W]. Mixed precision on a GPU, fp32 on the CPU."""
+    transformer, text_encoder, tokenizer = models
+    ids, empty = (tokenizer.encode(texts).to(noise.device) for texts in ([p.prompt for p in prompts], [""]))
+    topk = topk_for(transformer, noise, sparsity)
+    with torch.autocast(noise.device.type, torch.bfloat16, enabled=noise.device.type == "cuda"):
+        pixels = flow.sample(transformer, text_encoder, ids, empty, noise, steps, guidance, topk, shift)
+    return drawing.to_uint8(pixels)
 
 
 def sample_prompts(
@@ -41,22 +60,11 @@ def sample_prompts(
     sparsity: float,
     chunk: int = 64,
 ) -> Tensor:
-    """Frames uint8 [B, F, H, W, 3] on the CPU. Mixed precision on a GPU, fp32 on the CPU."""
-    transformer, text_encoder, tokenizer = models
-    device = next(transformer.parameters()).device
-    empty = tokenizer.encode([""]).to(device)
-    frames = []
-    for start in range(0, len(prompts), chunk):
-        part = prompts[start : start + chunk]
-        ids = tokenizer.encode([prompt.prompt for prompt in part]).to(device)
-        noise = start_noise(part, device)
-        topk = topk_for(transformer, noise, sparsity)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            pixels = flow.sample(
-                transformer, text_encoder, ids, empty, noise, steps, guidance, topk
-            )
-        frames.append(clips.to_uint8(pixels).cpu())
-    return torch.cat(frames)
+    """Frames uint8 [B, F, H, W, 3] on the CPU, of prompts of one format."""
+    device = next(models[0].parameters()).device
+    parts = (prompts[start : start + chunk] for start in range(0, len(prompts), chunk))
+    frames = (sample_noise(models, part, start_noise(part, device), steps, guidance, sparsity) for part in parts)
+    return torch.cat([part.cpu() for part in frames])
 
 
 def contact_sheet(frames: Tensor, columns: int = 4, frames_each: int = 4) -> Image.Image:

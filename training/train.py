@@ -1,8 +1,8 @@
 """Trains wan-toy. Stops when its minutes are over; the same command again goes on from there.
 
     python -m training.train --stage first --work runs/first --export runs/first/model
-    python -m training.train --stage second --weights runs/first/model --work runs/second \\
-        --export models/wan-toy
+    python -m training.train --stage fifth --operator vsa_torch --weights models/wan-toy --work runs/fifth \\
+        --export runs/fifth/model
 With `torchrun --nproc-per-node 2 -m` in place of `python -m`, on two GPUs.
 """
 from __future__ import annotations
@@ -24,7 +24,7 @@ from training.trainer import Settings, Trainer
 from training.workers import Workers
 
 LOG_INTERVAL = 20  # steps; reading the loss waits for the device, so not every one
-CHECKPOINT_INTERVAL = 1000  # a multiple of the above
+CHECKPOINT_INTERVAL = 1000  # a multiple of the above; the default
 DEFAULTS = folder.Defaults(steps=10, guidance=1.0)
 
 
@@ -42,11 +42,20 @@ def _settings(args: argparse.Namespace) -> Settings:
     return Settings(schedule, batch=args.batch, seed=args.seed)
 
 
+def _attention(args: argparse.Namespace):
+    """None for that of training/attention.py."""
+    if args.operator == "pytorch":
+        return None
+    from training.operator import attention  # the only part that needs the package vsa_torch
+
+    return attention
+
+
 def run(args: argparse.Namespace) -> Trainer:
     workers = Workers(args.device)
     torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
     tokenizer = Tokenizer.from_file(args.tokenizer)
-    trainer = Trainer(_settings(args), tokenizer, workers, not args.no_compile)
+    trainer = Trainer(_settings(args), tokenizer, workers, compiled=not args.no_compile, attention=_attention(args))
     total = trainer.settings.schedule.steps
     checkpoint, log_path = args.work / "checkpoint.pt", args.work / "log.jsonl"
     if checkpoint.exists():
@@ -61,12 +70,12 @@ def run(args: argparse.Namespace) -> Trainer:
 
     start, last, first_step = time.monotonic(), time.monotonic(), trainer.step
     losses: list[torch.Tensor] = []
-    by_sparsity: dict[float, list[torch.Tensor]] = {}
+    by_kind: dict[tuple[str, str], list[torch.Tensor]] = {}
     with log_path.open("a") if workers.is_first else open(os.devnull, "w") as log:
         while trainer.step < total:
-            loss, learning_rate, sparsity = trainer.train_step()
-            losses.append(loss)
-            by_sparsity.setdefault(sparsity, []).append(loss)
+            step = trainer.train_step()
+            losses.append(step.loss)
+            by_kind.setdefault((str(step.video), str(step.sparsity)), []).append(step.loss)
             if trainer.step % LOG_INTERVAL and trainer.step < total:
                 continue
             mean = torch.stack(losses).mean().item()
@@ -74,25 +83,35 @@ def run(args: argparse.Namespace) -> Trainer:
                 raise SystemExit(f"step {trainer.step}: the loss is {mean}; the checkpoint is older")
             now = time.monotonic()
             ms = 1000 * (now - last) / len(losses)
-            entry = {"step": trainer.step, "loss": mean, "learning_rate": learning_rate}
-            entry |= {"ms_per_step": round(ms, 2), "clips": trainer.step * args.batch}
-            entry["loss_at_sparsity"] = {
-                str(level): torch.stack(part).mean().item() for level, part in by_sparsity.items()
-            }
+            entry = {"step": trainer.step, "loss": mean, "learning_rate": step.learning_rate}
+            entry |= {"ms_per_step": round(ms, 2), "seconds": round(now - start, 1), "loss_at": {}}
+            for (video, level), part in sorted(by_kind.items()):
+                entry["loss_at"].setdefault(video, {})[level] = torch.stack(part).mean().item()
             print(json.dumps(entry), file=log, flush=True)
             left = (total - trainer.step) * (now - start) / (trainer.step - first_step)
             if workers.is_first and trainer.step % args.progress == 0:
                 progress = f"step {trainer.step}/{total} loss {mean:.5f} {ms:.0f} ms/step"
                 print(f"{progress}, {left / 60:.1f} min left", file=sys.stderr, flush=True)
-            losses, by_sparsity, last = [], {}, now
-            if workers.is_first and trainer.step % CHECKPOINT_INTERVAL == 0:
+            losses, by_kind, last = [], {}, now
+            if workers.is_first and trainer.step % args.checkpoint_interval == 0:
                 trainer.save(checkpoint)
+                _export(trainer, args)
             if workers.any(bool(args.minutes) and now - start > 60 * args.minutes):
                 break
     if workers.is_first:
         trainer.save(checkpoint)
     workers.close()
     return trainer
+
+
+def _export(trainer: Trainer, args: argparse.Namespace) -> None:
+    """The averaged weights so far as a model folder, where one is asked for."""
+    if args.export:
+        averaged = trainer.averaged
+        folder.write_folder(
+            args.export, averaged.transformer, averaged.text_encoder, trainer.tokenizer, DEFAULTS,
+            videos=tuple(part.video for part in trainer.settings.schedule.parts),
+        )
 
 
 def main() -> None:
@@ -109,14 +128,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--no-compile", action="store_true", help="eager mode: slower, no warm-up")
+    parser.add_argument("--operator", choices=("pytorch", "vsa_torch"), default="pytorch", help="what computes attention")
+    parser.add_argument("--checkpoint-interval", type=int, default=CHECKPOINT_INTERVAL, help=f"a multiple of {LOG_INTERVAL}")
     parser.add_argument("--progress", type=int, default=200, help="steps between lines on stderr")
     args = parser.parse_args()
     trainer = run(args)
-    if args.export and trainer.workers.is_first:
-        averaged = trainer.averaged
-        folder.write_folder(
-            args.export, averaged.transformer, averaged.text_encoder, trainer.tokenizer, DEFAULTS
-        )
+    if trainer.workers.is_first:
+        _export(trainer, args)
 
 
 if __name__ == "__main__":

@@ -9,33 +9,44 @@ import copy
 import dataclasses
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training import clips, flow, model, text_encoder
+from training import clips, drawing, flow, model, text_encoder
 from training.attention import tile_plan, topk_of
+from training.formats import SMALL, Format
 from training.model import WanConfig, WanTransformer
 from training.recorded import Recorded
-from training.schedule import Schedule
+from training.schedule import Part, Schedule
 from training.text_encoder import UMT5Config, UMT5Encoder
 from training.tokenizer import Tokenizer
 from training.workers import Workers
 
 CAPTION_DROPOUT = 0.1  # of the captions become "", the prompt of the unconditional pass
-_NOISE, _CHOICES = 2, 3  # generator keys beside clips.TRAIN and clips.EVALUATION
+_NOISE, _CHOICES, _PART = 2, 3, 5  # generator keys beside clips.TRAIN and clips.EVALUATION
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
     schedule: Schedule
-    batch: int = 128
+    batch: int = 128  # clips of SMALL; of a larger format as many as have no more tokens
     seed: int = 1
     weight_decay: float = 0.01
     max_gradient_norm: float = 1.0
     transformer: WanConfig = WanConfig()
     text_encoder: UMT5Config = UMT5Config()
+
+
+class Step(NamedTuple):
+    """What a step was."""
+
+    loss: Tensor  # on the device, so that nothing waits for it
+    learning_rate: float
+    sparsity: float
+    video: Format
 
 
 class Networks(nn.Module):
@@ -48,7 +59,9 @@ class Networks(nn.Module):
 
 
 class Trainer:
-    def __init__(self, settings: Settings, tokenizer: Tokenizer, workers: Workers, compiled: bool):
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, workers: Workers, *, compiled: bool,
+                 attention=None):
+        """attention: in the place of training.attention.attention."""
         vocab_size = tokenizer.vocab_size
         settings = dataclasses.replace(
             settings, text_encoder=dataclasses.replace(settings.text_encoder, vocab_size=vocab_size)
@@ -64,6 +77,8 @@ class Trainer:
         self.averaged = copy.deepcopy(self.networks).requires_grad_(False)
         self.parameters = list(self.networks.parameters())
         self.loss_and_gradients = self._loss_and_gradients
+        if attention:
+            self.networks.transformer.set_attention(attention)
         if compiled:
             self.networks.transformer.compile_blocks()
             self.loss_and_gradients = Recorded(self._loss_and_gradients)
@@ -73,25 +88,31 @@ class Trainer:
             weight_decay=settings.weight_decay,
             fused=device.type == "cuda",
         )
-        config = settings.transformer
-        pixels = torch.empty(1, 3, clips.NUM_FRAMES, clips.SIZE_PX, clips.SIZE_PX, device="meta")
-        grid = self.networks.transformer.grid_of(pixels)
-        self.num_tiles = tile_plan(grid, config.tile_shape).num_tiles
+
+    def _random(self, step: int, purpose: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=[clips.seed_of(self.settings.seed, step), purpose]))
+
+    def shown_at(self, step: int) -> Part:
+        """What a step shows."""
+        return self.settings.schedule.part_at(self._random(step, _PART).random())
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
         """ids, clips, noise, noise levels and sparsity of a step: this process's part of it."""
-        settings, part = self.settings, self.workers.part_of(self.settings.batch)
-        drawn = clips.draw(settings.batch, clips.seed_of(settings.seed, step), clips.TRAIN)
-        choices = np.random.Generator(np.random.Philox(key=[clips.seed_of(settings.seed, step), _CHOICES]))
-        sparsity = settings.schedule.sparsity_at(step, choices.random())
-        is_dropped = choices.random(settings.batch) < CAPTION_DROPOUT
+        settings, schedule, key = self.settings, self.settings.schedule, clips.seed_of(self.settings.seed, step)
+        choices, shown = self._random(step, _CHOICES), self.shown_at(step)
+        u, patch = choices.random(), settings.transformer.patch_size
+        sparsity = shown.sparsity_at(u) if schedule.parts else schedule.sparsity_at(step, u)
+        batch = settings.batch * SMALL.tokens(patch) // shown.video.tokens(patch)
+        part = self.workers.part_of(batch)
+        drawn = clips.draw(batch, key, clips.TRAIN, video=shown.video, pair_share=shown.pair_share)
+        is_dropped = choices.random(batch) < CAPTION_DROPOUT
         captions = ["" if drop else c for drop, c in zip(is_dropped, drawn.captions)]
         ids = self.tokenizer.encode(captions[part]).to(self.device, non_blocking=True)
-        pixels = clips.render(drawn.part(part), self.device)
+        pixels = drawing.render(drawn.part(part), self.device)
         generator = torch.Generator(self.device)
-        generator.manual_seed(clips.seed_of(clips.seed_of(settings.seed, step), _NOISE))
-        sigma = flow.random_sigmas(settings.batch, settings.schedule.noise_shift, generator)
-        shape = (settings.batch, *pixels.shape[1:])
+        generator.manual_seed(clips.seed_of(key, _NOISE))
+        sigma = flow.random_sigmas(batch, schedule.noise_shift, generator)
+        shape = (batch, *pixels.shape[1:])
         noise = torch.randn(shape, generator=generator, device=self.device)
         return ids, pixels, noise[part], sigma[part], sparsity
 
@@ -101,18 +122,19 @@ class Trainer:
         """The loss, then the gradient of every parameter."""
         text = self.networks.text_encoder(ids)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            topk = topk_of(sparsity, self.num_tiles)
+            grid, tile_shape = self.networks.transformer.grid_of(pixels), self.settings.transformer.tile_shape
+            topk = topk_of(sparsity, tile_plan(grid, tile_shape, self.device).num_tiles)
             loss = flow.denoising_loss(
                 self.networks.transformer, text, pixels, noise, sigma, topk
             ).mean()
         return loss.detach(), *torch.autograd.grad(loss, self.parameters)
 
-    def train_step(self) -> tuple[Tensor, float, float]:
-        """Loss (a tensor on the device, so that nothing waits for it), learning rate, sparsity."""
+    def train_step(self) -> Step:
         settings, step = self.settings, self.step
         *inputs, sparsity = self.batch(step)
         loss, *gradients = self.loss_and_gradients(*inputs, sparsity)
         self.workers.average_([loss, *gradients])
+        torch._foreach_mul_(gradients, self.shown_at(step).weight)
         for parameter, gradient in zip(self.parameters, gradients):
             parameter.grad = gradient
         nn.utils.clip_grad_norm_(self.parameters, settings.max_gradient_norm)
@@ -124,7 +146,7 @@ class Trainer:
             weight = 1 - settings.schedule.ema_decay_at(step)
             torch._foreach_lerp_(list(self.averaged.parameters()), self.parameters, weight)
         self.step += 1
-        return loss.clone(), learning_rate, sparsity
+        return Step(loss.clone(), learning_rate, sparsity, Format(*inputs[1].shape[2:]))
 
     def start_from(self, transformer: WanTransformer, umt5: UMT5Encoder) -> None:
         """Takes trained weights as the first step's."""

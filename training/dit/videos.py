@@ -4,6 +4,7 @@ Both give a step's videos from (seed, step) alone, so that a resumed run sees wh
 """
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import shutil
@@ -15,8 +16,9 @@ import torch
 from PIL import Image, ImageSequence
 from torch import Tensor
 
-from training import clips
+from training import clips, drawing
 from training.dit.settings import Settings
+from training.formats import SMALL
 
 EVALUATION_SEED = 77
 _CHOICES = 4  # generator key of which videos, and where in them
@@ -30,9 +32,9 @@ class Procedural:
 
     def __init__(self, settings: Settings):
         wanted = (settings.frames, settings.height, settings.width)
-        if wanted != (clips.NUM_FRAMES, clips.SIZE_PX, clips.SIZE_PX):
-            raise ValueError(f"[train] frames, height, width: expected {clips.NUM_FRAMES}, {clips.SIZE_PX}, "
-                             f"{clips.SIZE_PX} for procedural clips, got {wanted}")
+        if wanted != dataclasses.astuple(SMALL):
+            raise ValueError(f"[train] frames, height, width: expected {SMALL.frames}, {SMALL.height}, "
+                             f"{SMALL.width} for procedural clips, got {wanted}")
 
     def training(self, count: int, key: int, part: slice, device) -> tuple[list[str], Tensor]:
         """Captions and videos [B, 3, F, H, W] in [-1, 1]: `part` of the `count` videos of a step."""
@@ -44,7 +46,7 @@ class Procedural:
 
     def _drawn(self, count, seed, split, part, device):
         drawn = clips.draw(count, seed, split)
-        return drawn.captions[part], clips.render(drawn.part(part), device)
+        return drawn.captions[part], drawing.render(drawn.part(part), device)
 
 
 class Folder:

@@ -1,4 +1,5 @@
 """The transformer and text encoder: names, shapes, and the golden files."""
+import json
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from training import folder
+from training.formats import SMALL, WIDE
 from training.model import WanConfig, WanTransformer, initialise
 from training.text_encoder import UMT5Config, UMT5Encoder, position_buckets
 
@@ -87,9 +89,11 @@ def test_position_buckets():
 def test_a_folder_comes_back_as_it_was(tmp_path, golden):
     transformer, text_encoder, tokenizer, _ = golden
     defaults = folder.Defaults(steps=7, guidance=1.5, sparsity=0.5)
-    folder.write_folder(tmp_path, transformer, text_encoder, tokenizer, defaults, torch.float32)
+    folder.write_folder(tmp_path, transformer, text_encoder, tokenizer, defaults, torch.float32, (SMALL, WIDE))
     again, text_again, _, defaults_again = folder.read_folder(tmp_path)
     assert again.config == transformer.config and defaults_again == defaults
+    index = json.loads((tmp_path / "model_index.json").read_text())["vsa"]
+    assert index["trained_videos"] == [[16, 64, 64], [16, 128, 128]]
     for ours, theirs in ((again, transformer), (text_again, text_encoder)):
         for name, tensor in theirs.state_dict().items():
             assert torch.equal(ours.state_dict()[name], tensor)

@@ -11,9 +11,13 @@ def log_at(path, entries):
 
 
 def test_losses_by_sparsity_in_both_kinds_of_log(tmp_path):
-    mixed = [{"step": 20, "loss": 0.7, "loss_at_sparsity": {"0.0": 0.5, "0.75": 0.9}}]
+    at = {"16x64x64": {"0.0": 0.5, "0.75": 0.9}, "16x128x128": {"0.75": 0.7}}
+    mixed = [{"step": 20, "loss": 0.7, "loss_at": at}]
     own = [{"settings": {}}, {"step": 20, "loss": 0.5, "sparsity": 0.75}, {"final_step": 20, "sparsity": 0.75}]
     assert plots.loss_curves(log_at(tmp_path / "a", mixed)) == {0.0: [(20, 0.5)], 0.75: [(20, 0.9)]}
+    one = [{"step": 20, "loss": 0.7, "loss_at_sparsity": {"0.5": 0.5}}]
+    assert plots.loss_curves(log_at(tmp_path / "c", one)) == {0.5: [(20, 0.5)]}
+    assert plots.loss_curves(f"{tmp_path}/a@16x128x128") == {0.75: [(20, 0.7)]}
     assert plots.loss_curves(log_at(tmp_path / "b", own)) == {0.75: [(20, 0.5)]}
 
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from training import flow
+from training.formats import LONG, SMALL, WIDE
 from training.model import WanConfig
-from training.schedule import SPARSITIES, Schedule
+from training.schedule import SPARSITIES, STAGES, Part, Schedule
 from training.text_encoder import UMT5Config
 from training.tokenizer import Tokenizer
 from training.trainer import Settings, Trainer
@@ -17,9 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 TOKENIZER = Tokenizer.from_file(ROOT / "models/wan-toy/tokenizer/spiece.model")
 
 
-def make_trainer(steps=12, batch=2, seed=1):
+PARTS = tuple(Part(video, 1 / 3, ((0.5, 0.5), (0.75, 0.5)), pair_share=pairs)
+              for video, pairs in ((SMALL, 0.0), (WIDE, 0.5), (LONG, 0.5)))
+
+
+def make_trainer(steps=12, batch=2, seed=1, parts=()):
     settings = Settings(
-        Schedule(steps, warmup=2),
+        Schedule(steps, warmup=2, parts=parts),
         batch=batch,
         seed=seed,
         transformer=WanConfig(num_layers=1, num_attention_heads=1, attention_head_dim=16, ffn_dim=16, text_dim=16, freq_dim=16),
@@ -62,6 +67,36 @@ def test_the_parts_of_two_processes_are_the_batch():
     for n in range(4):
         assert torch.equal(torch.cat([part[n] for part in parts]), whole[n])
     assert parts[0][4] == parts[1][4] == whole[4]
+
+
+def test_steps_of_all_formats_have_as_many_tokens():
+    trainer = make_trainer(batch=8, parts=PARTS)
+    seen = {}
+    for step in range(24):
+        ids, pixels, noise, sigma, sparsity = trainer.batch(step)
+        assert pixels.shape == noise.shape and len(ids) == len(sigma) == len(pixels)
+        assert pixels.numel() == 8 * 3 * 16 * 64 * 64
+        seen.setdefault(pixels.shape[2:], set()).add(sparsity)
+        assert all(torch.equal(a, b) for a, b in zip(trainer.batch(step)[:4], (ids, pixels, noise, sigma)))
+    assert set(seen) == {(16, 64, 64), (16, 128, 128), (32, 128, 128)}
+    assert set.union(*seen.values()) == {0.5, 0.75}
+
+
+def test_a_step_of_every_format_is_taken():
+    trainer = make_trainer(batch=8, parts=PARTS)
+    steps = [trainer.train_step() for _ in range(6)]
+    assert {step.video for step in steps} == {SMALL, WIDE, LONG}
+    assert all(step.loss.isfinite() for step in steps)
+
+
+def test_the_stages_that_mix_formats():
+    for name in ("fifth", "sixth"):
+        parts = STAGES[name].parts
+        assert sum(part.share for part in parts) == pytest.approx(1)
+        for part in parts:
+            assert sum(chance for _, chance in part.sparsities) == pytest.approx(1)
+            assert part.sparsity_at(0.0) == part.sparsities[0][0] and part.sparsity_at(0.9999) == part.sparsities[-1][0]
+        assert STAGES[name].part_at(0.0).video == parts[0].video and STAGES[name].part_at(0.9999).video == parts[-1].video
 
 
 def test_steps_differ():
