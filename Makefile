@@ -27,17 +27,24 @@ build: deps  ## build libvsa and the vsa command into build/
 PROMPT ?= a large orange star moving down and right on a navy background
 SEED ?= 7
 
-.PHONY: demo
-demo: build  ## generate a video with the shipped model, through VSA and once dense, into out/demo
-	@mkdir -p out/demo
-	@$(VSA) generate --compare --prompt "$(PROMPT)" --seed $(SEED) --upscale 4 --overwrite -o out/demo/video.mp4 \
-	  --contact-sheet out/demo/contact-sheet.png --report out/demo/report.json \
-	  --latents out/demo/latents.safetensors
-	@$(VSA) decode out/demo/latents.safetensors --upscale 4 -o out/demo/video.gif
-	@printf '\n"%s"\n' "$(PROMPT)"
-	@printf '  %s\n' "mp4            out/demo/video.mp4 (dense: video-dense.mp4, both: video-compare.mp4)" \
-	  "gif            out/demo/video.gif" \
-	  "contact sheet  out/demo/contact-sheet.png (above VSA, below dense)"
+# $(call make_video,FOLDER,OPTIONS): through VSA and once dense, both with the same noise.
+define make_video
+@mkdir -p out/$(1)
+@$(VSA) generate --compare --prompt "$(PROMPT)" --seed $(SEED) $(2) --upscale 4 --overwrite -o out/$(1)/video.mp4 \
+  --contact-sheet out/$(1)/contact-sheet.png --report out/$(1)/report.json --latents out/$(1)/latents.safetensors
+@$(VSA) decode out/$(1)/latents.safetensors --upscale 4 -o out/$(1)/video.gif
+@printf '\n"%s"\n' "$(PROMPT)"
+@printf '  %s\n' "side by side   out/$(1)/video-compare.mp4 (left VSA: video.mp4, right dense: video-dense.mp4)" \
+  "gif            out/$(1)/video.gif" \
+  "contact sheet  out/$(1)/contact-sheet.png (above VSA, below dense)"
+endef
+
+.PHONY: demo demo-long
+demo: build  ## generate 16 frames of 128x128 with the shipped model, through VSA and once dense, into out/demo
+	$(call make_video,demo,--frames 16 --size 128x128 --sparsity 0.875)
+
+demo-long: build  ## the same with 32 frames, in which sparsity gains more, into out/demo-long
+	$(call make_video,demo-long,--frames 32 --size 128x128 --sparsity 0.9)
 
 .PHONY: build-tests
 build-tests: deps-test
