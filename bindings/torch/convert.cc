@@ -13,7 +13,7 @@
 namespace vsa::torch_ops {
 namespace {
 
-DType dtype_of(ScalarType type, std::string_view operation, std::string_view name) {
+std::optional<DType> dtype_of(ScalarType type) {
   switch (type) {
     case ScalarType::Float:
       return DType::kF32;
@@ -24,8 +24,33 @@ DType dtype_of(ScalarType type, std::string_view operation, std::string_view nam
     case ScalarType::Double:
       return DType::kF64;
     default:
-      reject(operation, name, "float32, bfloat16, float16 or float64", "another dtype");
+      return std::nullopt;
   }
+}
+
+DType dtype_of(ScalarType type, std::string_view operation, std::string_view name) {
+  if (const std::optional<DType> dtype = dtype_of(type)) return *dtype;
+  reject(operation, name, "float32, bfloat16, float16 or float64", "another dtype");
+}
+
+/// A backend for tensors in that memory, by what the backends say they take. One that is compiled
+/// in is preferred, then one that takes the dtype, then the later one: the specification comes
+/// first.
+BackendId choose_backend(MemoryKind memory, std::optional<DType> dtype) {
+  BackendId best = BackendId::kReference;
+  int best_rank = -1;
+  // Not backends(), which looks for devices: a call on the CPU must not start a driver.
+  for (int i = 0; name(static_cast<BackendId>(i)) != "unknown"; ++i) {
+    const auto id = static_cast<BackendId>(i);
+    const Result<BackendTraits> traits = backend_traits(id);
+    if (!traits.ok() || traits->memory != memory) continue;
+    const bool takes_it = dtype && traits->token_dtypes.contains(*dtype);
+    const int rank = 2 * int{implements(id, "attention_forward")} + int{takes_it};
+    if (rank < best_rank) continue;
+    best = id;
+    best_rank = rank;
+  }
+  return best;
 }
 
 /// PyTorch's current stream. Its function is in libtorch_cuda.so, which a PyTorch for CPUs lacks,
@@ -82,14 +107,32 @@ void reject(std::string_view operation, std::string_view argument, std::string_v
   std::abort();  // not reached: that was an error
 }
 
+BackendId backend_for(MemoryKind memory, std::optional<DType> dtype) {
+  constexpr int kNumChoices = 5;  // one for each dtype, and none
+  static const auto all = [] {
+    std::array<std::array<BackendId, kNumChoices>, 2> chosen{};
+    for (const MemoryKind kind : {MemoryKind::kHost, MemoryKind::kDevice}) {
+      auto& of_kind = chosen[static_cast<size_t>(kind)];
+      of_kind.back() = choose_backend(kind, std::nullopt);
+      for (const DType type : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
+        of_kind[static_cast<size_t>(type)] = choose_backend(kind, type);
+      }
+    }
+    return chosen;
+  }();
+  return all[static_cast<size_t>(memory)][dtype ? static_cast<size_t>(*dtype) : kNumChoices - 1];
+}
+
 Context context_of(const TorchTensor& like) {
-  if (like.is_cuda()) {
-    return {.backend = BackendId::kCuda, .stream = current_stream(like.get_device_index())};
+  const MemoryKind memory = like.is_cuda() ? MemoryKind::kDevice : MemoryKind::kHost;
+  Context context{.backend = backend_for(memory, dtype_of(like.scalar_type()))};
+  if (memory == MemoryKind::kDevice) {
+    context.stream = current_stream(like.get_device_index());
+  } else {
+    const auto threads = static_cast<int>(torch::stable::get_num_threads());
+    context.num_threads = std::min(threads, kMaxThreads);
   }
-  const auto threads = static_cast<int>(torch::stable::get_num_threads());
-  const bool reference = like.scalar_type() == ScalarType::Double;
-  return {.backend = reference ? BackendId::kReference : BackendId::kCpu,
-          .num_threads = std::min(threads, kMaxThreads)};
+  return context;
 }
 
 ScalarType tile_dtype(const TorchTensor& query) {

@@ -42,9 +42,13 @@ T take(Result<T> result) {
 
 const Ints& or_empty(const OptionalInts& list);
 
-/// How calls on such a tensor run. On the CPU: f64 on the reference backend, all else on the cpu
-/// backend with PyTorch's number of threads. On a GPU: the cuda backend, on PyTorch's current
-/// stream.
+/// The backend for tensors in that memory and of that dtype (nothing: one that libvsa has not),
+/// found by the backends' traits. In host memory f64 runs on the reference backend, all else on the
+/// cpu backend.
+BackendId backend_for(MemoryKind memory, std::optional<DType> dtype);
+
+/// How calls on such a tensor run: in host memory with PyTorch's number of threads, on a GPU on
+/// PyTorch's current stream.
 Context context_of(const TorchTensor& like);
 
 /// Runs a call of libvsa where `like` is; what it needs of device memory comes from PyTorch's

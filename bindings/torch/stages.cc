@@ -156,7 +156,11 @@ Tensors3 block_sparse_attention_backward(const TorchTensor& dout, const TorchTen
 }
 
 bool implements(const std::string& device_type, const std::string& operation) {
-  return vsa::implements(take(backend_from_name(device_type)), operation);
+  if (device_type != "cpu" && device_type != "cuda") {
+    return vsa::implements(take(backend_from_name(device_type)), operation);
+  }
+  const MemoryKind memory = device_type == "cpu" ? MemoryKind::kHost : MemoryKind::kDevice;
+  return vsa::implements(backend_for(memory, std::nullopt), operation);
 }
 
 TorchTensor tile(const TorchTensor& x, const OptionalInts& grid, const Ints& tile_shape,
