@@ -177,3 +177,26 @@ def test_vmap_gives_what_a_loop_gives(make):
     x = make(3, 1, 210, 2, 16)
     got = torch.vmap(lambda x: attend(x, topk=3))(x)
     assert torch.equal(got, torch.stack([attend(item, topk=3) for item in x]))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: attend(x, 0.5, topk=3), lambda x: attend(x, x, topk=3, gate_fine=x),
+    lambda x: attend(x, sparsity=0.5, return_lse=True)[0], lambda x: listed(x), lambda x: vsa_torch.coarse_select(x, x, x, grid=GRID, topk=3)[0],
+    lambda x: vsa_torch.untile(vsa_torch.tile(x, grid=GRID) ** 2, grid=GRID)])
+def test_gradients_by_torch_func(make, function):
+    def loss(x):
+        return (function(x) ** 2).sum()
+
+    x = make(1, 210, 2, 16, requires_grad=True)
+    want, = torch.autograd.grad(loss(x), x)
+    x = x.detach()
+    torch.testing.assert_close(torch.func.grad(loss)(x), want)
+    out, pull = torch.func.vjp(function, x)
+    torch.testing.assert_close(pull(2 * out)[0], want)
+    torch.testing.assert_close(torch.vmap(torch.func.grad(loss))(torch.stack([x, 2 * x]))[0], want)
+
+
+@pytest.mark.parametrize("function", [lambda x: attend(x, 0.5, topk=3), lambda x: listed(x)])
+def test_second_derivatives_by_torch_func_are_refused(make, function):
+    with pytest.raises(NotImplementedError, match="backward. expected no second derivative"):
+        torch.func.grad(lambda x: torch.func.grad(lambda y: (function(y) ** 2).sum())(x).sum())(make(1, 210, 2, 16))

@@ -270,6 +270,8 @@ def test_wrong_settings_are_named_and_change_nothing(model, name):
 @pytest.mark.parametrize("settings, message", [
     (dict(sparsity="0.9"), "sparsity: expected a number, got str"), (dict(schedule=3), "schedule: expected sparsities"),
     (dict(schedule="0.9"), "schedule: expected sparsities"), (dict(topk=1, gates=True), "gates: expected auto, a path"),
+    (dict(schedule={0: 0.5}), "schedule: expected sparsities"), (dict(schedule={0.5}), "schedule: expected sparsities"),
+    (dict(schedule=lambda step, steps: 0.5), "schedule: expected a function of the step alone, got one of .step, steps."),
     (dict(topk=1, dense_layers=1), "dense_layers: expected a sequence")])
 def test_settings_of_other_types_are_named(model, settings, message):
     with pytest.raises(TypeError, match=message):

@@ -70,6 +70,48 @@ def test_p08_recomputed_in_another_thread_after_other_calls(model):
         torch.testing.assert_close(gradient, want[name])
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("settings", [dict(topk=3), dict(topk=1, tile_shape=(4, 2, 4)), dict(topk=1, tile_shape=(1, 4, 4)),
+                                      dict(topk=1, dense_layers=[0, 2]), dict(topk=1, dense_layers=[])])
+def test_p08_recomputed_after_other_settings(model, settings, reentrant):
+    before = dict(topk=1, tile_shape=(2, 4, 4), dense_layers=[1], gates=gate_weights())
+    enable_vsa(model, **before)
+    want = gradients(model)
+    enable_vsa(model, **before)
+    checkpoint = functools.partial(torch.utils.checkpoint.checkpoint, use_reentrant=reentrant)
+    model.enable_gradient_checkpointing(lambda block, *args: checkpoint(block.__call__, *args))
+    model.zero_grad()
+    outs = [model(**call_of(grid, timestep))[0] for grid, timestep in zip(GRIDS, (900, 600))]
+    report = enable_vsa(model, **settings)
+    run(model)
+    rows = len(report.rows)
+    sum((out**2).sum() for out in outs).backward()
+    assert len(report.rows) == rows
+    got = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert got.keys() == want.keys()
+    for name, gradient in got.items():
+        torch.testing.assert_close(gradient, want[name])
+
+
+def test_p08_transforms_of_torch_func(model):
+    enable_vsa(model, sparsity=0.5, gates=gate_weights())
+    parameters, call = dict(model.named_parameters()), call_of(GRIDS[0], 900)
+
+    def loss(parameters, hidden_states):
+        timestep = torch.full((1,), 900)  # made here, it is wrapped by the transform
+        arguments = dict(call, hidden_states=hidden_states, timestep=timestep)
+        return (torch.func.functional_call(model, parameters, (), arguments)[0] ** 2).sum()
+
+    loss(parameters, call["hidden_states"]).backward()
+    want = {name: parameter.grad for name, parameter in parameters.items() if parameter.grad is not None}
+    got = torch.func.grad(loss)(parameters, call["hidden_states"])
+    videos = torch.stack([call["hidden_states"]] * 2)
+    each = torch.vmap(torch.func.grad(loss), (None, 0))(parameters, videos)
+    for name, gradient in want.items():
+        torch.testing.assert_close(got[name], gradient)
+        torch.testing.assert_close(each[name][1], gradient, rtol=1e-4, atol=1e-4)
+
+
 def test_p08_checkpoint_wrappers_of_torch_distributed(model):
     wrapper = pytest.importorskip("torch.distributed.algorithms._checkpoint.checkpoint_wrapper")
     enable_vsa(model, topk=1, dense_steps=1, gates=gate_weights())

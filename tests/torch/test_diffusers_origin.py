@@ -160,6 +160,48 @@ def test_p11_a_sharded_model_that_was_loaded_before(tmp_path):
     assert torch.equal(bias(loaded), expected(2.0))
 
 
+def test_p11_a_file_that_was_written_again_since_is_not_taken(tmp_path):
+    transformer().save_pretrained(tmp_path)
+    file = tmp_path / "diffusion_pytorch_model.safetensors"
+    add([file], gates(1.0))
+    loaded = WanTransformer3DModel.from_pretrained(tmp_path)
+    add([file], gates(2.0))
+    with pytest.raises(ValueError, match="gates: expected the file that the model was loaded from, got another one since: "
+                                         ".*model.safetensors; pass gates="):
+        enable_vsa(loaded, topk=2)
+    enable_vsa(loaded, topk=2, gates=file)
+    assert torch.equal(bias(loaded), expected(2.0))
+
+
+def test_p11_a_model_without_gates_may_be_saved_where_it_came_from(tmp_path):
+    transformer().save_pretrained(tmp_path)
+    loaded = WanTransformer3DModel.from_pretrained(tmp_path)
+    assert enable_vsa(loaded, topk=2).num_gates == 0
+    loaded.save_pretrained(tmp_path)
+    assert enable_vsa(loaded, topk=1).num_gates == 0
+
+
+def test_p11_gates_that_were_lost_in_between_are_said(tmp_path):
+    model = transformer()
+    enable_vsa(model, topk=2, gates=gates(1.0))
+    model.save_pretrained(tmp_path / "with")
+    WanTransformer3DModel.from_pretrained(tmp_path / "with").save_pretrained(tmp_path / "without")
+    loaded = WanTransformer3DModel.from_pretrained(tmp_path / "without")
+    with pytest.warns(UserWarning, match="gates: the model's config says that it was saved with gates, but there are none in "
+                                         ".*without/diffusion_pytorch_model.safetensors; pass gates="):
+        assert enable_vsa(loaded, topk=2).num_gates == 0
+
+
+def test_p11_a_model_of_a_config_alone_gets_no_gates_of_the_folder(tmp_path):
+    transformer().save_pretrained(tmp_path)
+    add(tmp_path.glob("*.safetensors"), gates(1.0))
+    config = WanTransformer3DModel.from_pretrained(tmp_path).config
+    made = WanTransformer3DModel.from_config(config)
+    with pytest.warns(UserWarning, match="gates: the model was made from the config of .*, and not loaded from there, so it "
+                                         "was not searched"):
+        assert enable_vsa(made, topk=2).num_gates == 0
+
+
 def test_files_that_macos_leaves_are_none(model, tmp_path):
     save_file(gate_weights(), tmp_path / "gates.safetensors")
     (tmp_path / "._gates.safetensors").write_bytes(b"\0\5\26\7")
@@ -284,6 +326,9 @@ def test_a_model_that_was_made_here_has_no_origin_and_no_warning(model, recwarn)
 
 
 def test_gates_that_are_no_floats_are_an_error(model):
+    sparse = {name: tensor.to_sparse() for name, tensor in gate_weights().items()}
+    with pytest.raises(ValueError, match="gates: expected blocks.0.* as a tensor by strides, got torch.sparse_coo"):
+        enable_vsa(model, topk=2, gates=sparse)
     packed = {name: tensor.to(torch.int8) for name, tensor in gate_weights().items()}
     with pytest.raises(ValueError, match="gates: expected blocks.0.* in floating point, got torch.int8"):
         enable_vsa(model, topk=2, gates=packed)

@@ -97,6 +97,16 @@ def test_p05_a_model_without_weights_is_refused():
         enable_vsa(model, topk=2, gates=gate_weights())
 
 
+def test_p05_gates_without_values_are_refused(model, want):
+    gates = gate_weights()
+    gates["blocks.1.to_gate_compress.bias"] = gates["blocks.1.to_gate_compress.bias"].to("meta")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="gates: expected tensors with values, got one on meta: blocks.1.*bias"):
+            enable_vsa(model, topk=2, gates=gates)
+        enable_vsa(model, topk=2, gates=gate_weights())  # then those attached are not written into, either
+        assert torch.equal(run(model), want)
+
+
 # --- group offloading ---------------------------------------------------------------------------------
 
 

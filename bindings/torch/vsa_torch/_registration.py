@@ -163,12 +163,17 @@ def _tiling_setup(ctx, inputs, output):
     _, *ctx.constants = inputs
 
 
+def _is_differentiated(grad):
+    """Whether a derivative of this gradient may be asked."""
+    return torch.is_grad_enabled() and grad.requires_grad
+
+
 def _tile_backward(ctx, dtiled):
-    return torch.ops.vsa.untile.default(_last_axis_contiguous(dtiled), *ctx.constants), None, None, None
+    return call("untile", _is_differentiated(dtiled), _last_axis_contiguous(dtiled), *ctx.constants), None, None, None
 
 
 def _untile_backward(ctx, dx):
-    return torch.ops.vsa.tile.default(_last_axis_contiguous(dx), *ctx.constants), None, None, None
+    return call("tile", _is_differentiated(dx), _last_axis_contiguous(dx), *ctx.constants), None, None, None
 
 
 _AUTOGRAD = {"video_sparse_attention": (_attention_setup, _attention_backward),
@@ -207,12 +212,24 @@ def _function(name, setup, backward):
                 {"forward": staticmethod(forward), "backward": staticmethod(backward)})
 
 
+def _transformed(name, setup, backward):
+    """The same as torch.func's transforms take it. Outside of them it would cost every call 30 us more."""
+    operator = getattr(torch.ops.vsa, name).default
+    return type(name, (torch.autograd.Function,),
+                {"forward": staticmethod(lambda *inputs: below_autograd(operator, inputs)),
+                 "setup_context": staticmethod(setup), "backward": staticmethod(backward), "generate_vmap_rule": True})
+
+
 _FUNCTIONS = {name: _function(name, *how) for name, how in _AUTOGRAD.items()}
+_TRANSFORMED = {name: _transformed(name, *how) for name, how in _AUTOGRAD.items()}
 
 
 def call(name, needs_grad, *arguments):
     """The operator of that name. needs_grad: whether a gradient may be asked of its result."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    transforms = torch._C._are_functorch_transforms_active()
+    if transforms and needs_grad and not torch.compiler.is_compiling():
+        return _TRANSFORMED[name].apply(*arguments)
+    if transforms or torch.compiler.is_compiling():
         return getattr(torch.ops.vsa, name).default(*arguments)
     if needs_grad:
         return _FUNCTIONS[name].apply(*arguments)
@@ -221,6 +238,8 @@ def call(name, needs_grad, *arguments):
 
 def _call_backward(operator, *arguments):
     """The backward operator. With create_graph its result knows that it has no derivative."""
+    if torch._C._are_functorch_transforms_active() and not torch.compiler.is_compiling():
+        return _TRANSFORMED[operator._opname].apply(*arguments)
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return operator(*arguments)
     return below_autograd(operator, arguments)
@@ -238,6 +257,7 @@ def _no_second_derivative(name):
 
 for _name in BACKWARD:
     torch.library.register_autograd(f"vsa::{_name}", _no_second_derivative(_name))
+    _TRANSFORMED[_name] = _transformed(_name, lambda ctx, inputs, output: None, _no_second_derivative(_name))
 
 
 def _no_gradient(ctx, *grads):

@@ -28,6 +28,8 @@ class Facts(NamedTuple):
     grid: tuple  # (f, h, w) in tokens
     kept: int  # tiles, in layers that are not dense
     tiles: int  # in all
+    tile_shape: tuple  # edges of a tile in tokens
+    dense_layers: tuple  # layers that keep all tiles, ascending
 
 
 @dataclass
@@ -101,7 +103,8 @@ def _after_rope(rope, args, rotary_emb):
     else:
         sparsity = state.plan.sparsity(place.step if state.plan.needs_step else 0)
     call = 0 if compiling else state.report.begin(place or Place(None, 0))
-    return *rotary_emb, Facts(call, grid, state.plan.kept(sparsity, tiles), tiles)
+    plan = state.plan
+    return *rotary_emb, Facts(call, grid, plan.kept(sparsity, tiles), tiles, plan.tile_shape, plan.dense_layers)
 
 
 def _said_to(state):

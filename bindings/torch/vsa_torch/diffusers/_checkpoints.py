@@ -152,7 +152,10 @@ def _dense(name, tensor):
         from diffusers.quantizers.gguf.utils import dequantize_gguf_tensor
 
         tensor = dequantize_gguf_tensor(tensor)
-    if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
-        what = str(tensor.dtype) if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+    is_tensor = isinstance(tensor, torch.Tensor)
+    if is_tensor and tensor.layout != torch.strided:
+        raise ValueError(f"[enable_vsa] gates: expected {name} as a tensor by strides, got {tensor.layout}")
+    if not is_tensor or not tensor.is_floating_point():
+        what = str(tensor.dtype) if is_tensor else type(tensor).__name__
         raise ValueError(f"[enable_vsa] gates: expected {name} in floating point, got {what}")
     return tensor.detach()

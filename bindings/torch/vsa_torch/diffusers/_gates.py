@@ -101,6 +101,10 @@ def _check_layers(layers, transformer):
                          f"{len(complete)} of them with a weight and {len(layers)} in all")
     if len({"bias" in parts for parts in layers.values()}) != 1:
         raise ValueError("[enable_vsa] gates: expected a bias in all layers or in none, got some")
+    without = [(layer, part) for layer, parts in layers.items() for part, tensor in parts.items() if tensor.is_meta]
+    if without:
+        raise ValueError("[enable_vsa] gates: expected tensors with values, got one on meta: blocks.{}.to_gate_compress.{}"
+                         .format(*without[0]))
     inner = transformer.config.num_attention_heads * transformer.config.attention_head_dim
     for layer, parts in layers.items():
         for part, shape in (("weight", (inner, inner)), ("bias", (inner,))):

@@ -24,6 +24,7 @@ class Origin:
     """What a transformer was loaded from: files, or gates that were in a state dict; or what could not be found."""
 
     files: tuple = ()
+    marks: tuple = ()  # of the files when they were read, see _mark
     tensors: dict = field(default_factory=dict)
     unknown: str = ""
 
@@ -35,12 +36,23 @@ def gates_of(transformer):
         return _searched(transformer)
     if origin.unknown:
         _warn(origin.unknown)
+        return Gates()
     missing = [file for file in origin.files if not os.path.isfile(file)]
     if missing:
         _warn(f"{transformer.config.get('_name_or_path') or missing[0]} is neither a local folder nor in the cache of "
               f"downloads any more ({missing[0]} is gone)")
         return Gates()
+    changed = [file for file, mark in zip(origin.files, origin.marks) if _mark(file) != mark]
+    if changed:
+        raise ValueError(f"[enable_vsa] gates: expected the file that the model was loaded from, got another one since: "
+                         f"{changed[0]}; pass gates= with the file or the state dict that they are in, or None")
     gates = _checkpoints.from_files(origin.files) if origin.files else _checkpoints.from_tensors(origin.tensors)
+    if not gates.layers:
+        if transformer.config.get(_checkpoints.TILE_KEY):
+            warnings.warn("[enable_vsa] gates: the model's config says that it was saved with gates, but there are none in "
+                          f"{' and '.join(origin.files) or 'the state dict'}; pass gates= if they are elsewhere, as "
+                          "saving a model that was loaded without enable_vsa loses them", stacklevel=5)
+        transformer._vsa_origin = Origin()  # known now, also if the files are written again, as by training
     return _with_tile_of(transformer, gates)
 
 
@@ -50,16 +62,29 @@ def remember():
         return
     WanTransformer3DModel._vsa_remembers = True
     load, single = WanTransformer3DModel._load_pretrained_model, WanTransformer3DModel.from_single_file
+    make = WanTransformer3DModel.from_config
     arguments = inspect.signature(load)
 
     @functools.wraps(load.__func__)
     def _load_pretrained_model(cls, *args, **kwargs):
         # Read before the call, which may put a state dict into its place. Versions of diffusers without it are searched.
         files = arguments.bind(*args, **kwargs).arguments.get("resolved_model_file")
+        files = [] if files is None else list(map(str, files if isinstance(files, list) else [files]))
+        marks = list(map(_mark, files))
         loaded = load.__func__(cls, *args, **kwargs)
-        if files is not None:
-            loaded[0]._vsa_origin = Origin(files=tuple(map(str, files if isinstance(files, list) else [files])))
+        loaded[0].__dict__.pop("_vsa_origin", None)  # of from_config, with which it began
+        if files:
+            loaded[0]._vsa_origin = Origin(files=tuple(files), marks=tuple(marks))
         return loaded
+
+    @functools.wraps(make.__func__)
+    def from_config(cls, *args, **kwargs):
+        made = make.__func__(cls, *args, **kwargs)
+        model = made[0] if isinstance(made, tuple) else made
+        path = model.config.get("_name_or_path")
+        if path:
+            model._vsa_origin = Origin(unknown=f"the model was made from the config of {path}, and not loaded from there")
+        return made
 
     @functools.wraps(single.__func__)
     def from_single_file(cls, pretrained_model_link_or_path_or_dict=None, **kwargs):
@@ -72,12 +97,13 @@ def remember():
 
     WanTransformer3DModel._load_pretrained_model = classmethod(_load_pretrained_model)
     WanTransformer3DModel.from_single_file = classmethod(from_single_file)
+    WanTransformer3DModel.from_config = classmethod(from_config)
 
 
 def _file_of(source, options):
     """The file that from_single_file read: its path, or a download by address."""
     if os.path.isfile(source):
-        return Origin(files=(str(source),))
+        return Origin(files=(str(source),), marks=(_mark(source),))
     from diffusers.loaders.single_file_utils import _extract_repo_id_and_weights_name
     from huggingface_hub import try_to_load_from_cache
 
@@ -85,8 +111,17 @@ def _file_of(source, options):
     file = try_to_load_from_cache(repository, name, cache_dir=options.get("cache_dir"),
                                   revision=options.get("revision"))
     if isinstance(file, str):
-        return Origin(files=(file,))
+        return Origin(files=(file,), marks=(_mark(file),))
     return Origin(unknown=f"{source}, from which the model was loaded, is not in the cache of downloads")
+
+
+def _mark(file):
+    """What tells whether a file was written again; None of one that is not there."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def _searched(transformer):

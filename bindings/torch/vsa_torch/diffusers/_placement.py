@@ -64,7 +64,7 @@ def check_writable(transformer, layer, gate, weights):
     """Raises ValueError where the weights of an attached gate cannot be written in place."""
     parts = dict(gate.named_parameters())
     if type(gate) is not torch.nn.Linear or set(parts) != {"weight", "bias"} & set(parts):
-        why = f"a {type(gate).__name__}"
+        why = f"a {type(gate).__module__}.{type(gate).__name__}"
     elif set(parts) != set(weights):
         why = f"one with {' and '.join(parts)}, not {' and '.join(weights)}"
     elif any(hasattr(parameter, "device_mesh") for parameter in parts.values()):

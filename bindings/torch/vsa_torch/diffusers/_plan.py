@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from vsa_torch import _checks
@@ -16,7 +17,7 @@ class Plan:
     topk: int | None
     schedule: object  # sparsity by step: a tuple whose last value holds on, or a function; None with topk
     dense_steps: int
-    dense_layers: frozenset
+    dense_layers: tuple  # ascending
     needs_step: bool  # whether what is computed depends on the step
 
     def sparsity(self, step):
@@ -49,16 +50,21 @@ def plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, num_la
     dense_steps = integer("dense_steps", dense_steps, 0, _checks.MAX_TOKENS)
     return Plan(tile_shape=_checks.tile_shape("enable_vsa", tile_shape), schedule=schedule,
                 topk=None if topk is None else integer("topk", topk, 1, _checks.MAX_TOKENS),
-                dense_steps=dense_steps, dense_layers=frozenset(layers), needs_step=by_step or dense_steps > 0)
+                dense_steps=dense_steps, dense_layers=tuple(sorted(set(layers))), needs_step=by_step or dense_steps > 0)
 
 
 def _takes_step(function):
     """Whether a schedule is a function of the step; one without arguments says what holds at the time."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except ValueError:  # some functions of C tell nothing
         return True
-    return bool(parameters)
+    takes_step = bool(signature.parameters)
+    try:
+        signature.bind(*([0] if takes_step else []))
+    except TypeError:
+        raise TypeError(f"[enable_vsa] schedule: expected a function of the step alone, got one of {signature}") from None
+    return takes_step
 
 
 def _without_step(function, step):
@@ -76,7 +82,8 @@ def _schedule(sparsity, topk, schedule):
         return schedule
     if sparsity is not None:
         return (_checks.share("enable_vsa", "sparsity", sparsity),)
-    if isinstance(schedule, str) or not hasattr(schedule, "__iter__"):
+    # Of a dict, which may mean sparsities by step, and of a set the items would be none in order.
+    if isinstance(schedule, (str, bytes, Mapping, Set)) or not hasattr(schedule, "__iter__"):
         raise TypeError(f"[enable_vsa] schedule: expected sparsities or a function, got {schedule!r}")
     steps = tuple([_checks.share("enable_vsa", "schedule", value) for value in schedule])
     if not steps:

@@ -22,7 +22,7 @@ class VsaWanProcessor:
 
     def __init__(self, dense, layer, plan, report):
         self.dense, self.layer, self.report = dense, layer, report
-        self.tile_shape, self.keeps_all = plan.tile_shape, layer in plan.dense_layers
+        self.dense_layers, self.keeps_all = plan.dense_layers, layer in plan.dense_layers
         self._parallel_config = getattr(dense, "_parallel_config", None)  # refused, if it is set
 
     # What diffusers sets on its own processors goes to the one that runs dense layers and steps.
@@ -50,19 +50,24 @@ class VsaWanProcessor:
         if rotary_emb is None or len(rotary_emb) != 3:
             raise ValueError("[enable_vsa] grid: expected a call of the whole transformer, which knows it, got "
                              "one of a block alone")
-        cos, sin, (call, grid, kept, tiles) = rotary_emb
-        kept = tiles if self.keeps_all else kept
+        cos, sin, facts = rotary_emb
+        # A call may be computed again after enable_vsa has changed the settings: it keeps its own. Looking the layer up
+        # would make torch.compile compile again for every layer.
+        same = facts.dense_layers == self.dense_layers
+        if self.keeps_all if same else self.layer in facts.dense_layers:
+            facts = facts._replace(kept=facts.tiles)
         if torch.compiler.is_compiling():
-            return self.attend(attn, hidden_states, (cos, sin), grid, kept, tiles)
+            return self.attend(attn, hidden_states, (cos, sin), facts)
         stopwatch = Stopwatch(hidden_states.device)
-        out = self.attend(attn, hidden_states, (cos, sin), grid, kept, tiles)
+        out = self.attend(attn, hidden_states, (cos, sin), facts)
         stopwatch.stop()
-        self.report.add(call, self.layer, "dense" if kept == tiles else "vsa", kept / tiles, stopwatch)
+        route = "dense" if facts.kept == facts.tiles else "vsa"
+        self.report.add(facts.call, self.layer, route, facts.kept / facts.tiles, stopwatch)
         return out
 
-    def attend(self, attn, hidden_states, rotary_emb, grid, kept, tiles):
+    def attend(self, attn, hidden_states, rotary_emb, facts):
         gate = getattr(attn, "to_gate_compress", None)
-        if kept == tiles and gate is None:
+        if facts.kept == facts.tiles and gate is None:
             return self.dense(attn, hidden_states, None, None, rotary_emb)
         if attn.fused_projections:
             query, key, value = attn.to_qkv(hidden_states).chunk(3, dim=-1)
@@ -74,7 +79,7 @@ class VsaWanProcessor:
         query, key = rotated(query, *rotary_emb), rotated(key, *rotary_emb)
         # The gate sees what q, k and v see; it has no activation.
         weight = None if gate is None else gate(hidden_states).unflatten(2, heads).type_as(query)
-        out = video_sparse_attention(query, key, value.type_as(query), weight, grid=grid,
-                                     tile_shape=self.tile_shape, topk=kept)
+        out = video_sparse_attention(query, key, value.type_as(query), weight, grid=facts.grid,
+                                     tile_shape=facts.tile_shape, topk=facts.kept)
         out = attn.to_out[0](out.flatten(2, 3).type_as(query))
         return attn.to_out[1](out)

@@ -10,6 +10,7 @@ import torch
 from vsa_torch.diffusers._steps import Falling, Place
 
 _LOCK = threading.Lock()
+_numbers = itertools.count(1)  # of calls, over all reports: a call that is computed again may meet another report
 
 
 class Stopwatch:
@@ -83,21 +84,20 @@ class VsaReport:
     def __init__(self, num_gates=0):
         self.num_gates = num_gates
         self._calls = {}  # by number
-        self._num_calls = 0
         self._run = None
 
     def begin(self, place):
         """A call of a transformer begins; returns its number."""
         with _LOCK:
-            self._num_calls += 1
+            number = next(_numbers)
             if place.run is not None and place.run != self._run:
                 if self._run is not None and place.run < self._run:  # a run beside the last one
-                    return self._num_calls
+                    return number
                 self._calls, self._run = {}, place.run
             while len(self._calls) >= self._MAX_CALLS:
                 del self._calls[next(iter(self._calls))]
-            self._calls[self._num_calls] = _Call(place, threading.get_ident())
-            return self._num_calls
+            self._calls[number] = _Call(place, threading.get_ident())
+            return number
 
     def add(self, call, layer, route, kept, time):
         """What a layer did in a call. When gradient checkpointing computes the layer again, the first time counts."""

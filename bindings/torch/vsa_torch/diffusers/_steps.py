@@ -127,8 +127,8 @@ class Steps:
             raise ValueError("[enable_vsa] timestep: expected a known step while a CUDA graph is captured, got a "
                              "timestep on the device, which cannot be read then; capture inside "
                              "vsa_torch.diffusers.vsa_step(model, step)")
-        # A tensor without data, also one of a FakeTensorMode, tells nothing.
-        if capturing or timestep.device.type == "meta" or type(timestep) is not torch.Tensor and not needed:
+        # A tensor without data, also one of a FakeTensorMode, tells nothing, and one of torch.vmap has many values.
+        if capturing or timestep.device.type == "meta" or not _is_plain(timestep) and not needed:
             return Place(None, 0)
         highest = timestep.detach().amax()
         if not on_host and not needed:
@@ -150,9 +150,14 @@ def _of_thread(states, make):
     return states[thread]
 
 
+def _is_plain(tensor):
+    """Whether it is a tensor of memory: none of a subclass, and none that a transform of torch.func has wrapped."""
+    return type(tensor) is torch.Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
 def _elements(tensor):
     """How many elements the memory has that the tensor is a view of; 0 where that is not plain memory."""
-    if type(tensor) is not torch.Tensor or tensor.device.type == "meta" or tensor.layout != torch.strided:
+    if not _is_plain(tensor) or tensor.device.type == "meta" or tensor.layout != torch.strided:
         return 0
     return tensor.untyped_storage().nbytes() // tensor.element_size()
 
