@@ -5,17 +5,63 @@
 
 #include <new>
 
-#include "runtime/pipeline.h"
+#include "runtime/memory.h"
+#include "runtime/model_folder.h"
+#include "runtime/nn/parallel.h"
+#include "runtime/run_weights.h"
+#include "runtime/system/limits.h"
+#include "runtime/vae_stage.h"
 #include "runtime/video/pixels.h"
 
 namespace vsa::runtime {
+namespace {
 
-Result<video::Frames> to_frames(const Latents& latents) {
-  if (latents.space != "pixel" || latents.shape[0] != 3) {
-    return unsupported(fmt::format(
-        "[decode] latents: expected 3 channels in pixel space, got {} channels in {} space: this "
-        "runtime has no VAE",
-        latents.shape[0], latents.space));
+/// The frames of latents that need a VAE.
+Result<video::Frames> decode_by_vae(const DecodeOptions& options, const Latents& latents) {
+  const std::filesystem::path folder =
+      options.model.empty() ? std::filesystem::path(latents.model) : options.model;
+  if (folder.empty()) {
+    return io_error(
+        fmt::format("[decode] {}: expected the name of a model, got none; --model says "
+                    "where its VAE is",
+                    options.latents.string()));
+  }
+  const auto model = ModelFolder::open(
+      folder,
+      {.variant = "", .parts = {.transformer = {}, .vae = options.vae, .text_encoder = {}}});
+  VSA_TRY(model.status());
+  if (!model->vae) {
+    return io_error(fmt::format("[decode] {}: expected a model with a VAE, got {}",
+                                options.latents.string(), folder.string()));
+  }
+  const auto weights = model->open_vae();
+  VSA_TRY(weights.status());
+  const auto decoder = load_decoder(*model->vae, *weights);
+  VSA_TRY(decoder.status());
+  const VaeNeeds needs = vae_memory_needed(*model->vae, latents.shape);
+  VSA_TRY(check_vae_memory(needs));
+  auto frames = decode_latents(
+      latents, **decoder,
+      {.split = needs.split,
+       .cancel = options.cancel,
+       .on_layer =
+           [&](int64_t done, int64_t all) {
+             if (!options.on_progress) return;
+             options.on_progress({.stage = Progress::Stage::kDecode, .done = done, .total = all});
+           },
+       .feed = options.feed});
+  if (frames.ok()) return frames;
+  return explain(frames.status(), *weights, "VAE");
+}
+
+}  // namespace
+
+Result<video::Frames> to_frames(const Latents& latents, const FrameFeed& feed) {
+  if (latents.space != kPixelSpace || latents.shape[0] != 3) {
+    return unsupported(
+        fmt::format("[decode] latents: expected 3 channels in pixel space, or a space of {}, got "
+                    "{} channels in {} space",
+                    kWanSpace, latents.shape[0], latents.space));
   }
   video::Frames frames{.num_frames = latents.shape[1],
                        .height = latents.shape[2],
@@ -28,14 +74,19 @@ Result<video::Frames> to_frames(const Latents& latents) {
       frames.rgb[static_cast<size_t>(i * 3 + c)] = video::to_byte(channel[i]);
     }
   }
+  if (feed.begin) feed.begin(frames.num_frames, frames.height, frames.width);
+  if (feed.add) feed.add(frames.rgb);
   return frames;
 }
 
-Result<Decoded> decode(const std::filesystem::path& path) {
+Result<Decoded> decode(const DecodeOptions& options) {
   try {
-    Result<Latents> latents = load_latents(path);
+    const nn::ThreadCount threads(options.num_threads > 0 ? options.num_threads
+                                                          : system::default_num_threads());
+    Result<Latents> latents = load_latents(options.latents);
     VSA_TRY(latents.status());
-    Result<video::Frames> frames = to_frames(*latents);
+    Result<video::Frames> frames = latents->space == kWanSpace ? decode_by_vae(options, *latents)
+                                                               : to_frames(*latents, options.feed);
     VSA_TRY(frames.status());
     return Decoded{.frames = std::move(*frames),
                    .fps = latents->fps,
@@ -47,6 +98,8 @@ Result<Decoded> decode(const std::filesystem::path& path) {
                                 .comment = latents->made_by}};
   } catch (const std::bad_alloc&) {
     return out_of_memory("[decode] not enough memory");
+  } catch (const std::exception& fault) {
+    return Status(StatusCode::kInternal, fmt::format("[decode] {}", fault.what()));
   }
 }
 

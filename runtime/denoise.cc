@@ -94,6 +94,9 @@ Status denoise(const DenoiseArgs& args, std::span<float> x, std::vector<StepRepo
       status = Status(StatusCode::kInternal,
                       "output layer: expected finite values, got NaN or infinity");
     }
+    if (status.ok() && args.on_prediction) {
+      status = args.on_prediction(step, x, sampling.v_cond.span());
+    }
     if (status.ok()) status = args.sampler->step(sampling.v_cond.span(), x);
     StepReport& report = step_reports.emplace_back(
         StepReport{.sigma = plan.schedule.sigmas[static_cast<size_t>(step)],

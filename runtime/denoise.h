@@ -22,6 +22,10 @@ struct DenoiseArgs {
   const dit::TextContext* negative = nullptr;  ///< not read if guidance is 1
   const std::atomic<bool>* cancel = nullptr;   ///< may be null
   std::function<void(int64_t step)> on_layer;  ///< after every layer of every pass
+  /// After the prediction of every step and before x moves, with v = noise - x0 as the model
+  /// predicts it; may be empty. A failure ends the run.
+  std::function<Status(int64_t step, std::span<const float> x, std::span<const float> v)>
+      on_prediction;
 };
 
 /// Elements of the latents of a run.

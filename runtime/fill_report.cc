@@ -24,13 +24,17 @@ std::vector<fs::path> model_files(const ModelFolder& model,
   return paths;
 }
 
+std::string path_in_report(const fs::path& root, const fs::path& path) {
+  const fs::path relative = path.lexically_relative(root);
+  const bool is_inside = !relative.empty() && *relative.begin() != "..";
+  return (is_inside ? relative : path).string();
+}
+
 Result<FileReport> file_report(const fs::path& root, const fs::path& path,
                                const std::atomic<bool>* cancel) {
   const Result<std::string> hash = io::sha256_of_file(path, cancel);
   if (!hash.ok()) return hash.status();
-  const fs::path relative = path.lexically_relative(root);
-  const bool is_inside = !relative.empty() && *relative.begin() != "..";
-  return FileReport{.path = (is_inside ? relative : path).string(),
+  return FileReport{.path = path_in_report(root, path),
                     .bytes = static_cast<int64_t>(fs::file_size(path)),
                     .sha256 = *hash};
 }
@@ -71,7 +75,7 @@ void describe(const GenerateOptions& options, const ModelFolder& model, const Ru
   report.width_px = plan.size.width;
   report.fps = plan.fps;
   report.guidance = plan.guidance;
-  report.shift = model.scheduler.shift;
+  report.shift = plan.scheduler.shift;
   report.scheduler = sampler::name(model.scheduler.kind);
   report.attention = name(options.attention);
   report.grid_tokens = {plan.grid.f, plan.grid.h, plan.grid.w};

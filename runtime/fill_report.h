@@ -23,6 +23,9 @@ void describe(const GenerateOptions& options, const ModelFolder& model, const Ru
 std::vector<std::filesystem::path> model_files(const ModelFolder& model,
                                                const std::vector<const io::Checkpoint*>& weights);
 
+/// How a report names a file: relative to `root` if it lies there.
+std::string path_in_report(const std::filesystem::path& root, const std::filesystem::path& path);
+
 /// Size and hash of a file, under its path relative to `root` if it lies there. Cost: one read of
 /// it.
 /// @param cancel  as of io::sha256_of_file

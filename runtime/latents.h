@@ -12,6 +12,10 @@
 
 namespace vsa::runtime {
 
+/// What latents are: RGB in [-1, 1], or what Wan2.1's VAE decodes.
+inline constexpr const char* kPixelSpace = "pixel";
+inline constexpr const char* kWanSpace = "wan-vae";
+
 /// A tensor that the sampler of an interrupted run goes on with (sampler::Sampler::state).
 struct LatentsState {
   std::string name;
@@ -20,9 +24,9 @@ struct LatentsState {
 
 /// A sampled video and what is needed to finish or to repeat the run.
 struct Latents {
-  nn::Buffer values;               ///< [channels, frames, height, width]
-  std::vector<int64_t> shape;      ///< the four extents
-  std::string space = "pixel";     ///< what the values are: RGB in [-1, 1]
+  nn::Buffer values;           ///< [channels, frames, height, width]
+  std::vector<int64_t> shape;  ///< the four extents
+  std::string space = kPixelSpace;
   std::string model;               ///< folder, as given; empty if that is not UTF-8
   std::string transformer_sha256;  ///< of the weights, all files together
   std::string prompt, negative_prompt;

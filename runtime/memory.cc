@@ -6,9 +6,12 @@
 #include <algorithm>
 
 #include "runtime/denoise.h"
+#include "runtime/nn/parallel.h"
 #include "runtime/sampler/sampler.h"
 #include "runtime/system/limits.h"
 #include "runtime/text/umt5_weights.h"
+#include "runtime/vae/cpu/memory.h"
+#include "runtime/vae/decoder.h"
 
 namespace vsa::runtime {
 namespace {
@@ -57,20 +60,51 @@ int64_t text_memory_needed_bytes(const io::Checkpoint& text_encoder) {
   return kept.bytes + kept.largest_narrow * static_cast<int64_t>(sizeof(float));
 }
 
-Status check_memory(const RunPlan& plan, const dit::WanConfig& config,
-                    const io::Checkpoint& transformer, const io::Checkpoint& text_encoder) {
+VaeNeeds vae_memory_needed(const vae::VaeConfig& config, const std::vector<int64_t>& latents) {
+  const vae::cpu::LatentSize size{.frames = latents[1], .height = latents[2], .width = latents[3]};
+  const int64_t edge = config.spatial_factor();
+  const int64_t frames =
+      vae::num_decoded_frames(config, size.frames) * size.height * edge * size.width * edge * 3;
+  const int64_t held = 2 * frames + latents[0] * size.frames * size.height * size.width *
+                                        static_cast<int64_t>(sizeof(float));
+  const int threads = nn::num_threads();
+  VaeNeeds needs;
+  needs.split =
+      vae::cpu::choose_split(config, size, system::available_memory_bytes() - held, threads);
+  needs.bytes = held + vae::cpu::decode_memory_bytes(config, size, needs.split, threads);
+  return needs;
+}
+
+std::vector<int64_t> latent_shape(const RunPlan& plan, const dit::WanConfig& config) {
+  return {config.in_channels, plan.grid.f * config.patch.f, plan.grid.h * config.patch.h,
+          plan.grid.w * config.patch.w};
+}
+
+namespace {
+
+Status check(const char* what, int64_t needed, const char* remedy) {
   const int64_t available = system::available_memory_bytes();
-  const auto check = [available](const char* what, int64_t needed, const char* remedy) -> Status {
-    if (needed <= available) return {};
-    return out_of_memory(
-        fmt::format("[generate] memory: expected at least {:.2f} GiB available for {}, got {:.2f} "
-                    "GiB{}",
-                    gib(needed), what, gib(available), remedy));
-  };
-  // One after the other: the text encoder is gone when the transformer is loaded.
+  if (needed <= available) return {};
+  return out_of_memory(
+      fmt::format("[generate] memory: expected at least {:.2f} GiB available for {}, got {:.2f} "
+                  "GiB{}",
+                  gib(needed), what, gib(available), remedy));
+}
+
+}  // namespace
+
+Status check_vae_memory(const VaeNeeds& needs) {
+  return check("the VAE", needs.bytes, "; ask for fewer frames or a smaller size");
+}
+
+Status check_memory(const RunPlan& plan, const ModelFolder& model,
+                    const io::Checkpoint& transformer, const io::Checkpoint& text_encoder) {
+  // One after the other: the text encoder is gone when the transformer is loaded, and so on.
   VSA_TRY(check("the text encoder", text_memory_needed_bytes(text_encoder), ""));
-  return check("the transformer", memory_needed_bytes(plan, config, transformer),
-               "; ask for fewer frames or a smaller size");
+  VSA_TRY(check("the transformer", memory_needed_bytes(plan, model.transformer, transformer),
+                "; ask for fewer frames or a smaller size"));
+  if (!model.vae) return {};
+  return check_vae_memory(vae_memory_needed(*model.vae, latent_shape(plan, model.transformer)));
 }
 
 }  // namespace vsa::runtime

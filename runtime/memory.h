@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/dit/config.h"
 #include "runtime/io/checkpoint.h"
 #include "runtime/run_plan.h"
+#include "runtime/vae/config.h"
+#include "runtime/vae/split.h"
 #include "vsa/status.h"
 
 namespace vsa::runtime {
@@ -20,9 +23,23 @@ int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
 /// but for its table of embeddings, of which few rows are read.
 int64_t text_memory_needed_bytes(const io::Checkpoint& text_encoder);
 
+/// How a VAE is run so that it fits what there is, and what that takes. The latents and twice the
+/// frames in 8 bits are part of it.
+struct VaeNeeds {
+  vae::Split split;
+  int64_t bytes = 0;
+};
+/// @param latents  [channels, frames, height, width]
+VaeNeeds vae_memory_needed(const vae::VaeConfig& config, const std::vector<int64_t>& latents);
+
 /// @return OutOfMemory with both numbers if a stage of the run would not fit what there is
 ///         (system::available_memory_bytes)
-Status check_memory(const RunPlan& plan, const dit::WanConfig& config,
+Status check_memory(const RunPlan& plan, const ModelFolder& model,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder);
+/// The same of decoding alone.
+Status check_vae_memory(const VaeNeeds& needs);
+
+/// The extents of a run's latents: channels, frames, height, width.
+std::vector<int64_t> latent_shape(const RunPlan& plan, const dit::WanConfig& config);
 
 }  // namespace vsa::runtime

@@ -67,7 +67,7 @@ Status read_scheduler(const ModelIndex& index, ModelFolder& model) {
 
 Status read_index(ModelFolder& model) {
   if (is_wan_repository(model.root)) {
-    model.has_vae = true;
+    model.vae.emplace();
     model.defaults = wan_defaults(/*few_steps=*/false);
     // What Wan's own generate.py does.
     model.scheduler = {.kind = sampler::SchedulerKind::kUniPcWan, .shift = 5.0, .timesteps = {}};
@@ -77,7 +77,7 @@ Status read_index(ModelFolder& model) {
   VSA_TRY(object.status());
   const Result<ModelIndex> index = parse_model_index(*object);
   VSA_TRY(index.status());
-  model.has_vae = index->has_vae;
+  if (index->has_vae) model.vae.emplace();
   model.few_steps = index->few_steps;
   model.defaults = index->defaults;
   model.trained_on = index->trained_on;
@@ -96,7 +96,7 @@ Status locate_parts(const PartPaths& parts, ModelFolder& model) {
   };
   VSA_TRY(locate(Part::kTransformer, parts.transformer, model.transformer_at));
   VSA_TRY(locate(Part::kTextEncoder, parts.text_encoder, model.text_encoder_at));
-  if (model.has_vae) return locate(Part::kVae, parts.vae, model.vae_at);
+  if (model.vae) return locate(Part::kVae, parts.vae, model.vae_at);
   if (parts.vae.empty()) return {};
   return invalid_argument(fmt::format("[model] vae: expected none, as {} makes pixels, got {}",
                                       model.root.string(), parts.vae.string()));
@@ -143,6 +143,22 @@ Status read_text_encoder(ModelFolder& model) {
                   shown(model, model.text_encoder_at.weights), model.transformer.text_dim));
 }
 
+/// A file of weights alone is Wan2.1's, or made as the model's own VAE is.
+Status read_vae(ModelFolder& model) {
+  if (!model.vae) return {};
+  const fs::path own = model.root / name(Part::kVae) / "config.json";
+  const fs::path file = !model.vae_at.config.empty() ? model.vae_at.config : own;
+  std::error_code ignored;  // what cannot be looked at is not there
+  if (!model.vae_at.config.empty() || fs::exists(own, ignored)) {
+    const auto read = read_config<vae::VaeConfig>(file, vae::parse_vae_config, model);
+    VSA_TRY(read.status());
+    model.vae = *read;
+  }
+  return vae::check_latent_channels(*model.vae, shown(model, model.vae_at.weights),
+                                    model.transformer.in_channels,
+                                    shown(model, model.transformer_at.weights));
+}
+
 /// Decides which weights each part takes.
 Status choose_variants(const std::string& variant, ModelFolder& model) {
   if (variant.empty()) return {};
@@ -161,7 +177,7 @@ Status choose_variants(const std::string& variant, ModelFolder& model) {
   };
   choose(Part::kTransformer, model.transformer_at.weights, model.transformer_variant);
   choose(Part::kTextEncoder, model.text_encoder_at.weights, model.text_encoder_variant);
-  if (model.has_vae) choose(Part::kVae, model.vae_at.weights, model.vae_variant);
+  if (model.vae) choose(Part::kVae, model.vae_at.weights, model.vae_variant);
   if (found) return {};
   return io_error(fmt::format("[model] {}: expected weights of the variant {}, got none",
                               model.root.string(), variant));
@@ -190,6 +206,7 @@ Result<ModelFolder> ModelFolder::open(const fs::path& root, const ModelChoice& c
   VSA_TRY(choose_variants(choice.variant, model));
   VSA_TRY(read_transformer(choice.parts, model));
   VSA_TRY(read_text_encoder(model));
+  VSA_TRY(read_vae(model));
   return model;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "runtime/sampler/scheduler_config.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/umt5_config.h"
+#include "runtime/vae/config.h"
 #include "vsa/status.h"
 
 namespace vsa::runtime {
@@ -27,10 +29,10 @@ struct ModelChoice {
 /// The configuration of a whole model, checked; no weights are read.
 struct ModelFolder {
   std::filesystem::path root;
-  bool has_vae = false;    ///< false: the transformer denoises pixels
   bool few_steps = false;  ///< distilled to a few steps
   dit::WanConfig transformer;
   text::Umt5Config text_encoder;
+  std::optional<vae::VaeConfig> vae;  ///< none: the transformer denoises pixels
   ModelDefaults defaults;
   int64_t max_sequence_length = 512;  ///< rows of the text embedding, in tokens
   double fps = 16.0;

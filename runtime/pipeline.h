@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "runtime/latents.h"
 #include "runtime/model_folder.h"
 #include "runtime/report.h"
+#include "runtime/sampler/scheduler_config.h"
 #include "runtime/video/frames.h"
 #include "runtime/video/metadata.h"
 #include "vsa/backend.h"
@@ -36,7 +38,8 @@ struct FrameSize {
 };
 
 /// Where a run is. `done` of `total` counts units of the stage: encoder layers of the text stage,
-/// transformer layers over all steps of the denoise stage, frames of the decode stage.
+/// transformer layers over all steps of the denoise stage, layers of the VAE over all frames of the
+/// decode stage.
 struct Progress {
   enum class Stage { kText, kLoad, kDenoise, kDecode };
   Stage stage = Stage::kText;
@@ -44,6 +47,22 @@ struct Progress {
   int64_t total = 0;
   int64_t step = 0;  ///< denoise: the step under way, from 0
   int64_t num_steps = 0;
+};
+
+/// Takes a video while it is decoded; called on the decoding thread. Members may be empty.
+struct FrameFeed {
+  /// Once, before the first frames.
+  std::function<void(int64_t num_frames, int64_t height, int64_t width)> begin;
+  /// The next frames, whole; [some frames, height, width, 3], until the call returns.
+  std::function<void(std::span<const uint8_t> rgb)> add;
+};
+
+/// Small pictures of what a run is about to become, while it is sampled.
+struct PreviewOptions {
+  int64_t every = 0;  ///< after every so many steps; 0: none
+  /// Called with one pixel for each latent pixel of each latent frame of the predicted video. What
+  /// it returns as a failure ends the run.
+  std::function<Status(int64_t step, const video::Frames& frames)> show;
 };
 
 /// What to generate. An option left empty takes the model's own default (model_index.json, "vsa").
@@ -59,6 +78,8 @@ struct GenerateOptions {
   std::optional<FrameSize> size;
   std::optional<double> guidance;  ///< 1: no unconditional pass, negative_prompt has no effect
   std::optional<double> fps;       ///< frames per second that the video plays at
+  std::optional<sampler::SchedulerKind> scheduler;
+  std::optional<double> shift;  ///< of the scheduler: above 1, more steps on strong noise
 
   Attention attention = Attention::kVsa;
   std::optional<double> sparsity;     ///< vsa: 1 - kept share; not together with topk
@@ -74,6 +95,8 @@ struct GenerateOptions {
   std::filesystem::path resume;
   std::filesystem::path latents;  ///< where latents are saved before decoding; empty: nowhere
   LatentsName latents_name = LatentsName::kExact;
+  PreviewOptions preview;
+  FrameFeed feed;                                    ///< takes the frames while they are decoded
   std::function<void(const Progress&)> on_progress;  ///< called on the calling thread; may be empty
   const std::atomic<bool>* cancel = nullptr;         ///< set it to stop within one layer
 };
@@ -102,8 +125,21 @@ struct Decoded {
   video::Metadata metadata;  ///< what generate would have written into the video
 };
 
+/// How a latents file is decoded.
+struct DecodeOptions {
+  std::filesystem::path latents;
+  /// Where the VAE is, for latents that need one; empty: in the model that the file names.
+  std::filesystem::path model{};
+  std::filesystem::path vae{};  ///< of PartPaths
+  int num_threads = 0;          ///< 0: system::default_num_threads()
+  FrameFeed feed{};
+  std::function<void(const Progress&)> on_progress{};  ///< may be empty
+  const std::atomic<bool>* cancel = nullptr;           ///< may be null
+};
+
 /// Decodes a latents file that `generate` saved.
-/// @return IoError (missing, malformed, non-finite) | Unsupported (latents that need a VAE)
-Result<Decoded> decode(const std::filesystem::path& latents);
+/// @return IoError (missing, malformed, non-finite; a model or VAE that is not there or does not
+///         fit) | Cancelled | OutOfMemory
+Result<Decoded> decode(const DecodeOptions& options);
 
 }  // namespace vsa::runtime

@@ -79,6 +79,7 @@ struct GenerateReport {
   std::vector<std::string> warnings;  ///< what the user should know; never a silent change
 
   WeightsReport text_encoder, transformer;
+  WeightsReport vae;  ///< its decoder; nothing loaded for a model without a VAE
   std::vector<LoraReport> loras;
   int64_t changed_by_loras = 0;  ///< tensors of the transformer
   std::vector<FileReport> files;

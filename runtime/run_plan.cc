@@ -33,6 +33,16 @@ Result<int64_t> tokens_of(const char* option, int64_t extent, int64_t patch, int
       patch, patch, patch * max_tokens, extent, tokens * patch));
 }
 
+/// Frames as latent frames, of which the first is one frame and each other `factor` of them.
+Result<int64_t> latent_frames_of(int64_t frames, int64_t factor, int64_t most) {
+  const int64_t latents = std::clamp((frames - 1 + factor / 2) / factor + 1, int64_t{1}, most);
+  const int64_t nearest = (latents - 1) * factor + 1;
+  if (frames == nearest) return latents;
+  return invalid_argument(
+      fmt::format("[generate] frames: expected {} n + 1 from 1 to {}, got {}: the nearest is {}",
+                  factor, (most - 1) * factor + 1, frames, nearest));
+}
+
 Status resolve_video(const GenerateOptions& options, const ModelFolder& model, RunPlan& plan) {
   const ModelDefaults& defaults = model.defaults;
   std::optional<FrameSize> suggested;
@@ -45,9 +55,18 @@ Status resolve_video(const GenerateOptions& options, const ModelFolder& model, R
   plan.size = *size;
   const nn::PatchShape& patch = model.transformer.patch;
   const int64_t longest = model.transformer.rope_max_seq_len;
-  const Result<int64_t> f = tokens_of("frames", plan.frames, patch.f, longest);
-  const Result<int64_t> h = tokens_of("height", plan.size.height, patch.h, longest);
-  const Result<int64_t> w = tokens_of("width", plan.size.width, patch.w, longest);
+  int64_t latent_frames = plan.frames;
+  int64_t pixels = 1;  // of a latent's edge
+  if (model.vae) {
+    const auto latents =
+        latent_frames_of(plan.frames, model.vae->temporal_factor(), longest * patch.f);
+    VSA_TRY(latents.status());
+    latent_frames = *latents;
+    pixels = model.vae->spatial_factor();
+  }
+  const Result<int64_t> f = tokens_of("frames", latent_frames, patch.f, longest);
+  const Result<int64_t> h = tokens_of("height", plan.size.height, patch.h * pixels, longest);
+  const Result<int64_t> w = tokens_of("width", plan.size.width, patch.w * pixels, longest);
   VSA_TRY(f.status());
   VSA_TRY(h.status());
   VSA_TRY(w.status());
@@ -72,7 +91,13 @@ Status resolve_sampler(const GenerateOptions& options, const ModelFolder& model,
   const Result<double> guidance = choose("guidance", options.guidance, model.defaults.guidance);
   VSA_TRY(steps.status());
   VSA_TRY(guidance.status());
-  Result<sampler::Schedule> schedule = sampler::make_schedule(model.scheduler, *steps);
+  plan.scheduler = model.scheduler;
+  if (options.scheduler) plan.scheduler.kind = *options.scheduler;
+  if (options.shift) plan.scheduler.shift = *options.shift;
+  if (plan.scheduler.kind == sampler::SchedulerKind::kFewStep && plan.scheduler.timesteps.empty()) {
+    plan.scheduler.timesteps = sampler::fast_wan_config().timesteps;
+  }
+  Result<sampler::Schedule> schedule = sampler::make_schedule(plan.scheduler, *steps);
   VSA_TRY(schedule.status());
   if (!std::isfinite(*guidance) || *guidance < 0.0) {
     return invalid_argument(
@@ -117,7 +142,10 @@ Result<int64_t> resolve_topk(const GenerateOptions& options, const std::optional
                     num_tiles, *options.topk));
   }
   const Result<double> sparsity = choose("sparsity", options.sparsity, suggested);
-  VSA_TRY(sparsity.status());
+  if (!sparsity.ok()) {
+    return invalid_argument(sparsity.status().message() +
+                            "; 0.875 keeps one tile in eight, and dense attention keeps all");
+  }
   if (!(*sparsity >= 0.0 && *sparsity <= 1.0)) {
     return invalid_argument(fmt::format("[generate] sparsity: expected 0 to 1, got {}", *sparsity));
   }

@@ -26,7 +26,8 @@ struct RunPlan {
   TileShape tile;
   int64_t num_tiles = 0;
   int64_t topk = 0;  ///< of the layers that run vsa; num_tiles if none does
-  sampler::Schedule schedule;
+  sampler::SchedulerConfig scheduler;
+  sampler::Schedule schedule;  ///< of it
   std::vector<std::string> warnings;
   std::string backend_detail;
 

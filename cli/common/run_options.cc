@@ -54,9 +54,15 @@ void RunOptions::add_video_to(CLI::App& command) {
             });
   add_number(command, "--guidance", video.guidance, kGuidanceRange,
              "strength of the prompt; 1: no guidance");
+  std::vector<std::string> schedulers;
+  for (const auto kind : sampler::kSchedulerKinds) schedulers.emplace_back(sampler::name(kind));
+  add_choice(command, {.names = "--scheduler", .kind = {}, .help = "how steps are taken"},
+             schedulers, scheduler);
+  add_number(command, "--shift", shift, kShiftRange,
+             "of the scheduler: above 1, more steps on strong noise");
 }
 
-void RunOptions::add_attention_to(CLI::App& command) {
+void RunOptions::add_attention_to(CLI::App& command, const std::string& tile_default) {
   add_choice(command,
              {.names = "--attention",
               .kind = {},
@@ -64,7 +70,7 @@ void RunOptions::add_attention_to(CLI::App& command) {
               .default_value = attention},
              {"vsa", "dense"}, attention);
   video.keep.add_to(command);
-  add_tile(command, "--tile", tile, "tile edges in tokens", "");
+  add_tile(command, "--tile", tile, "tile edges in tokens", tile_default);
   add_whole(command, "--dense-steps", dense_steps, {}, "the first N steps use dense attention");
   add_list(command, "--dense-layers", dense_layers, {}, "these layers use dense attention");
 }
@@ -83,6 +89,8 @@ runtime::GenerateOptions RunOptions::to_runtime() const {
   options.model = find_model(model);
   options.choice = choice.to_runtime();
   options.attention = route;
+  if (!scheduler.empty()) options.scheduler = take(sampler::scheduler_from_name(scheduler));
+  options.shift = shift;
   options.dense_steps = dense_steps;
   options.dense_layers = dense_layers;
   options.tile = tile;

@@ -15,6 +15,8 @@ namespace vsa::cli {
 inline constexpr WholeRange kStepsRange{.least = 1};
 inline constexpr WholeRange kFramesRange{.least = 1};
 inline constexpr NumberRange kGuidanceRange{.least = 0.0};
+inline constexpr NumberRange kShiftRange{
+    .least = 0.01, .most = 1000.0, .description = "a number from 0.01 to 1000"};
 inline constexpr NumberRange kFpsRange{
     .least = 1e-3, .most = 1000.0, .description = "a number from 0.001 to 1000"};
 
@@ -38,6 +40,8 @@ struct RunOptions {
   std::string model;  ///< of find_model
   ModelChoiceOptions choice;
   VideoSettings video;
+  std::string scheduler;  ///< of sampler::scheduler_from_name; empty: the model's
+  std::optional<double> shift;
   std::string attention = "vsa";
   std::optional<TileShape> tile;
   std::vector<int64_t> dense_layers;
@@ -45,10 +49,11 @@ struct RunOptions {
 
   /// --model and where its parts are.
   void add_model_to(CLI::App& command);
-  /// --steps, --frames, --size and --guidance.
+  /// --steps, --frames, --size, --guidance, --scheduler and --shift.
   void add_video_to(CLI::App& command);
   /// --attention, how many tiles are kept, --tile, --dense-steps and --dense-layers.
-  void add_attention_to(CLI::App& command);
+  /// @param tile_default  what the help shows as the default
+  void add_attention_to(CLI::App& command, const std::string& tile_default = "");
 
   /// Throws Failure(kUsage) for options that do not fit each other. Values that depend on the
   /// model are left to the runtime.

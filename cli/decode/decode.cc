@@ -8,7 +8,9 @@
 
 #include "cli/common/command.h"
 #include "cli/common/failure.h"
+#include "cli/common/find_model.h"
 #include "cli/common/output.h"
+#include "cli/common/progress.h"
 #include "cli/generate/options.h"
 #include "cli/generate/outputs.h"
 #include "cli/generate/stdout_video.h"
@@ -18,7 +20,7 @@ namespace vsa::cli {
 namespace {
 
 struct DecodeCommand {
-  std::string latents, video, contact_sheet;
+  std::string latents, model, vae, video, contact_sheet;
   std::optional<double> fps;
   StreamOptions stream;
   int64_t scale = 1;
@@ -46,7 +48,16 @@ void run(const DecodeCommand& command) {
   files.push_back({"latents", command.latents});
   check_distinct(files);
   const InterruptScope interrupt;
-  const runtime::Decoded decoded = take(runtime::decode(command.latents));
+  ProgressBar bar;
+  runtime::DecodeOptions options;
+  options.latents = command.latents;
+  if (!command.model.empty()) options.model = find_model(command.model);
+  options.vae = command.vae;
+  options.cancel = interrupt.flag();
+  options.on_progress = [&](const runtime::Progress& p) { bar.update("decode", p.done, p.total); };
+  Result<runtime::Decoded> result = runtime::decode(options);
+  bar.clear();
+  const runtime::Decoded decoded = take(std::move(result));
   if (decoded.steps_done < decoded.steps) {
     warn(fmt::format("the run stopped after {} of {} steps; the video shows noise",
                      decoded.steps_done, decoded.steps));
@@ -86,6 +97,16 @@ void add_decode(CLI::App& app) {
            {.names = "latents", .kind = kFileKind, .help = "safetensors that `vsa generate` saved"},
            options->latents)
       .required();
+  add_text(command,
+           {.names = "--model",
+            .kind = kFolderKind,
+            .help = "model folder, or the name of a model that VSA_MODELS or this vsa has"},
+           options->model);
+  add_text(command,
+           {.names = "--vae",
+            .kind = kPathKind,
+            .help = "take the VAE from another folder or a safetensors file"},
+           options->vae);
   add_video_options(command, options->video, options->scale, options->contact_sheet);
   add_number(command, "--fps", options->fps, kFpsRange,
              "frames per second that the video plays at; default: as it was generated");

@@ -51,6 +51,15 @@ Json settings_json(const SamplingOptions& sampling) {
     if (value) settings[key] = *value;
   };
   const VideoSettings& video = sampling.video;
+  const auto add_text = [&](const char* key, const std::string& value) {
+    if (!value.empty()) settings[key] = value;
+  };
+  add_text("transformer", sampling.choice.transformer);
+  add_text("vae", sampling.choice.vae);
+  add_text("text_encoder", sampling.choice.text_encoder);
+  add_text("scheduler", sampling.scheduler);
+  add("shift", sampling.shift);
+  if (!sampling.loras.empty()) settings["loras"] = sampling.loras;
   add("steps", video.steps);
   add("frames", video.frames);
   if (video.size) settings["size"] = {{"width", video.size->width}, {"height", video.size->height}};
@@ -274,6 +283,7 @@ void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
     const OutputPaths paths = paths_of(output, entry.name);
     runtime::GenerateReport report;
     generate_to_files({.options = options,
+                       .preview = sampling.preview,
                        .paths = paths,
                        .label = fmt::format("{}/{} {} ", i + 1, entries.size(), entry.name)},
                       bar, interrupt, report);

@@ -168,8 +168,9 @@ void run_compare(const SamplingOptions& sampling, const OutputOptions& output, b
 
   const InterruptScope interrupt;
   ProgressBar bar;
-  const video::Frames vsa = generate_to_files(
-      {.options = options, .paths = c.vsa_paths, .label = "vsa "}, bar, interrupt, c.vsa);
+  const video::Frames vsa =
+      generate_to_files({.options = options, .preview = 0, .paths = c.vsa_paths, .label = "vsa "},
+                        bar, interrupt, c.vsa);
   options.attention = runtime::Attention::kDense;
   options.sparsity.reset();
   options.topk.reset();
@@ -177,7 +178,8 @@ void run_compare(const SamplingOptions& sampling, const OutputOptions& output, b
   options.dense_layers.clear();
   options.seed = c.vsa.seed;
   const video::Frames dense = generate_to_files(
-      {.options = options, .paths = c.dense_paths, .label = "dense "}, bar, interrupt, c.dense);
+      {.options = options, .preview = 0, .paths = c.dense_paths, .label = "dense "}, bar, interrupt,
+      c.dense);
   print_warnings(c.vsa);
   for (const std::string& warning : c.dense.warnings) {
     if (std::ranges::find(c.vsa.warnings, warning) == c.vsa.warnings.end()) {

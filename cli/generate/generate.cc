@@ -40,8 +40,9 @@ void generate_one(const GenerateCommand& command) {
   const InterruptScope interrupt;
   ProgressBar bar;
   runtime::GenerateReport report;
-  const video::Frames frames =
-      generate_to_files({.options = options, .paths = paths, .label = ""}, bar, interrupt, report);
+  const video::Frames frames = generate_to_files(
+      {.options = options, .preview = command.sampling.preview, .paths = paths, .label = ""}, bar,
+      interrupt, report);
   print_warnings(report);
   if (stream) {
     stream->send();
@@ -65,6 +66,9 @@ void run(const GenerateCommand& command) {
   warn_of_unused_fps(command.sampling.video.fps, command.output.video);
   if (!command.batch.file.empty()) {
     if (command.compare) fail_usage("--compare: expected no --batch beside it");
+    if (!command.sampling.resume.empty()) {
+      fail_usage("--resume: expected no --batch beside it, as it is of one run");
+    }
     if (!command.sampling.prompt.empty()) fail_usage("--prompt: expected no --batch beside it");
     run_batch(command.sampling, command.output, command.batch);
     return;
@@ -72,6 +76,9 @@ void run(const GenerateCommand& command) {
   if (take(text::clean_prompt(command.sampling.prompt)).empty()) {
     fail_usage("--prompt: expected a text, got none",
                "-p \"a red circle moving right\", or --batch FILE for many prompts of a file");
+  }
+  if (command.compare && !command.sampling.resume.empty()) {
+    fail_usage("--resume: expected no --compare beside it, as it is of one run");
   }
   if (!command.compare) {
     generate_one(command);

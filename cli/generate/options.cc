@@ -21,6 +21,13 @@ void SamplingOptions::add_to(CLI::App& command) {
   add_video_to(command);
   add_number(command, "--fps", video.fps, kFpsRange, "frames per second that the video plays at");
   add_attention_to(command);
+  add_text(command,
+           {.names = "--resume",
+            .kind = kFileKind,
+            .help = "go on from latents of the same run, which was interrupted"},
+           resume);
+  add_whole(command, "--preview", preview, {},
+            "write a small picture beside the video every N steps; 0: never");
   backend.add_to(command);
 }
 
@@ -31,6 +38,7 @@ runtime::GenerateOptions SamplingOptions::to_runtime() const {
   options.prompt = prompt;
   options.negative_prompt = negative_prompt;
   options.seed = seed.value_or(-1);
+  options.resume = resume;
   options.backend = context.backend;
   options.num_threads = context.num_threads;
   return options;

@@ -22,6 +22,8 @@ struct SamplingOptions : RunOptions {
   std::vector<std::string> loras;  ///< of parse_lora
   std::string prompt;
   std::string negative_prompt;
+  std::string resume;           ///< latents of an interrupted run; empty: none
+  int64_t preview = 0;          ///< steps between two pictures; 0: none
   std::optional<int64_t> seed;  ///< none: random, or in a batch the position of the entry
   BackendOptions backend;
 

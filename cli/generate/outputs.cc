@@ -4,13 +4,16 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <optional>
 
 #include "cli/common/failure.h"
 #include "cli/common/option.h"
 #include "cli/common/output.h"
 #include "cli/common/table.h"
+#include "cli/generate/preview.h"
 #include "runtime/io/atomic_file.h"
 #include "runtime/made_by.h"
+#include "runtime/video/background_writer.h"
 #include "runtime/video/contact_sheet.h"
 #include "runtime/video/png_frames.h"
 #include "runtime/video/write_video.h"
@@ -99,7 +102,12 @@ void write_outputs(const OutputPaths& paths, const FinishedVideo& finished,
   const video::Metadata metadata = paths.metadata ? finished.metadata : video::Metadata{};
   check(video::write_video(paths.video, finished.frames, finished.fps, paths.scale,
                            interrupt.flag(), metadata));
+  write_contact_sheet(paths, finished);
+}
+
+void write_contact_sheet(const OutputPaths& paths, const FinishedVideo& finished) {
   if (paths.contact_sheet.empty()) return;
+  const video::Metadata metadata = paths.metadata ? finished.metadata : video::Metadata{};
   const std::array<video::SheetVideo, 1> one{{{&finished.frames, ""}}};
   check(video::write_png(paths.contact_sheet, take(video::contact_sheet(one, paths.scale)),
                          metadata));
@@ -125,6 +133,22 @@ video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,
   const auto save_report = [&] {
     if (!run.paths.report.empty()) write_report(run.paths.report, report);
   };
+  std::optional<PreviewFile> preview;
+  if (run.preview > 0) {
+    options.preview = preview.emplace(run.paths.video).every(run.preview);
+  }
+  std::optional<video::BackgroundWriter> writer;
+  const auto begin = [&](int64_t num_frames, int64_t height, int64_t width) {
+    writer.emplace(
+        video::VideoTarget{
+            .path = run.paths.video,
+            .fps = report.fps,
+            .scale = run.paths.scale,
+            .cancel = interrupt.flag(),
+            .metadata = run.paths.metadata ? runtime::video_metadata(report) : video::Metadata{}},
+        num_frames, height, width);
+  };
+  options.feed = {.begin = begin, .add = [&](std::span<const uint8_t> rgb) { writer->add(rgb); }};
   video::Frames frames;
   try {
     frames = run_pipeline(options, run.label, bar, interrupt, report);
@@ -137,7 +161,8 @@ video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,
       fmt::format("the latents are complete: `vsa decode {} -o FILE`", report.latents_path);
   try {
     interrupt.check();
-    write_outputs(run.paths, {frames, report.fps, runtime::video_metadata(report)}, interrupt);
+    check(writer->finish());
+    write_contact_sheet(run.paths, {frames, report.fps, runtime::video_metadata(report)});
   } catch (const Failure& e) {
     throw Failure(e.code(), e.what(), remedy);
   }

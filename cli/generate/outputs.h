@@ -52,12 +52,13 @@ void add_no_metadata_option(CLI::App& command, bool& no_metadata);
 /// One run and where its results go.
 struct OutputRun {
   runtime::GenerateOptions options;
+  int64_t preview = 0;  ///< steps between two pictures; 0: none
   OutputPaths paths;
   std::string label;  ///< before the stage in the progress bar
 };
 
-/// Runs the pipeline and writes every output; the report also if the run fails.
-/// Throws Failure.
+/// Runs the pipeline and writes every output; the report also if the run fails. The video is
+/// written while it is decoded. Throws Failure.
 video::Frames generate_to_files(const OutputRun& run, ProgressBar& bar,
                                 const InterruptScope& interrupt, runtime::GenerateReport& report);
 
@@ -71,6 +72,9 @@ struct FinishedVideo {
 /// Writes a video and its contact sheet. Throws Failure.
 void write_outputs(const OutputPaths& paths, const FinishedVideo& finished,
                    const InterruptScope& interrupt);
+
+/// The contact sheet alone, if the paths have one. Throws Failure.
+void write_contact_sheet(const OutputPaths& paths, const FinishedVideo& finished);
 
 /// Throws Failure(kInputOutput) if a file or a folder of frames exists under this name, which was
 /// derived from another one: the user did not name it, so it must not be replaced.

@@ -70,12 +70,16 @@ fs::path sibling(const fs::path& output, const std::string& suffix) {
   return beside;
 }
 
-fs::path default_latents(const fs::path& output) {
-  const bool pattern = output.filename().string().find('%') != std::string::npos;
+fs::path beside_video(const fs::path& video, const std::string& ending) {
+  const bool pattern = video.filename().string().find('%') != std::string::npos;
   const std::string stem =
-      !pattern ? (output.parent_path() / output.stem()).string()
-               : (output.has_parent_path() ? output.parent_path().string() : "frames");
-  return stem + ".latents.safetensors";
+      !pattern ? (video.parent_path() / video.stem()).string()
+               : (video.has_parent_path() ? video.parent_path().string() : "frames");
+  return stem + ending;
+}
+
+fs::path default_latents(const fs::path& output) {
+  return beside_video(output, ".latents.safetensors");
 }
 
 }  // namespace vsa::cli

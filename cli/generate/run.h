@@ -24,6 +24,9 @@ void write_report(const std::filesystem::path& path, const runtime::GenerateRepo
 /// "dir-dense/%04d.png".
 std::filesystem::path sibling(const std::filesystem::path& output, const std::string& suffix);
 
+/// "out.mp4" + ".x" -> "out.x"; "dir/%04d.png" -> "dir.x".
+std::filesystem::path beside_video(const std::filesystem::path& video, const std::string& ending);
+
 /// Where latents are kept until the video is complete, if the user named no
 /// place: "out.latents.safetensors", "dir.latents.safetensors".
 std::filesystem::path default_latents(const std::filesystem::path& output);

@@ -10,15 +10,16 @@
 #include "cli/common/cost.h"
 #include "cli/common/failure.h"
 #include "cli/common/output.h"
+#include "cli/common/run_options.h"
 #include "cli/common/table.h"
+#include "cli/plan/model_plan.h"
 
 namespace vsa::cli {
 namespace {
 
 struct PlanOptions {
   std::optional<Grid> grid;
-  std::optional<TileShape> tile;
-  KeepOptions keep;
+  RunOptions run;  ///< of a model; without one, its tile and what is kept are those of the grid
   AttentionDims dims{.num_kv_heads = 0};
   std::string dtype = "bf16";
   bool json = false;
@@ -56,7 +57,7 @@ AttentionDims checked_dims(const AttentionDims& given) {
 PlanFacts facts_of(const PlanOptions& options) {
   PlanFacts facts;
   facts.grid = *options.grid;
-  facts.tile = options.tile.value_or(TileShape{});
+  facts.tile = options.run.tile.value_or(TileShape{});
   facts.dims = checked_dims(options.dims);
   facts.dtype = parse_dtype("--dtype", options.dtype);
   const TilePlan plan = take(TilePlan::grid(facts.grid, facts.tile));
@@ -70,7 +71,7 @@ PlanFacts facts_of(const PlanOptions& options) {
   for (int64_t t = 0; t < plan.num_tiles(); ++t) ++facts.tile_lens[plan.tile_len(t)];
   const auto full = facts.tile_lens.find(facts.tile.num_tokens());
   facts.num_partial_tiles = facts.num_tiles - (full == facts.tile_lens.end() ? 0 : full->second);
-  facts.topk = options.keep.topk_of(facts.num_tiles);
+  facts.topk = options.run.video.keep.topk_of(facts.num_tiles);
 
   const auto heads = static_cast<double>(facts.dims.batch * facts.dims.num_heads);
   const auto kv_heads = static_cast<double>(facts.dims.batch * facts.dims.num_kv_heads);
@@ -172,6 +173,15 @@ std::string to_text(const PlanFacts& f) {
   return text;
 }
 
+void plan_grid(const PlanOptions& options) {
+  if (!options.grid) {
+    fail_usage("expected --grid or --model, got none",
+               "for example `vsa plan --grid 21,30,52 --sparsity 0.875 --heads 12`");
+  }
+  const PlanFacts facts = facts_of(options);
+  options.json ? print_json(to_json(facts)) : print_result(to_text(facts));
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app) {
@@ -180,10 +190,8 @@ void add_plan(CLI::App& app) {
       "plan", "show how a video is cut into tiles, and what sparse attention on it costs");
   // 2^20 keeps every product in range; no model comes near it.
   constexpr WholeRange kCount{.least = 1, .most = 1 << 20};
-  add_grid(command, "--grid", options->grid, "size of the video in tokens: frames, rows, columns")
-      .required();
-  add_tile(command, "--tile", options->tile, "tile edges in tokens", "4,4,4");
-  options->keep.add_to(command);
+  add_grid(command, "--grid", options->grid, "size of the video in tokens: frames, rows, columns");
+  options->run.add_attention_to(command, "4,4,4");
   add_whole(command, "--batch-size", options->dims.batch, kCount, "videos in one call");
   add_former_name(command, "--batch", "--batch-size N is the number of videos in one call");
   add_whole(command, "--heads", options->dims.num_heads, kCount, "query heads");
@@ -196,11 +204,28 @@ void add_plan(CLI::App& app) {
               .help = "dtype of q, k and v",
               .default_value = options->dtype},
              {"f32", "bf16", "f16", "f64"}, options->dtype);
+  options->run.add_model_to(command);
+  options->run.add_video_to(command);
   add_example(command, "vsa plan --grid 21,30,52 --sparsity 0.875 --heads 12");
   add_json_option(command, options->json);
-  command.callback([options] {
-    const PlanFacts facts = facts_of(*options);
-    options->json ? print_json(to_json(facts)) : print_result(to_text(facts));
+  command.callback([options, &command] {
+    // Of a model all of these are known, and of a grid nothing but them.
+    const auto refuse = [&](const std::string& beside, std::initializer_list<const char*> names) {
+      for (const char* name : names) {
+        if (command.get_option(name)->count() == 0) continue;
+        fail_usage(fmt::format("{}: expected none {}", name, beside));
+      }
+    };
+    if (options->run.model.empty()) {
+      refuse("without --model", {"--variant", "--transformer", "--vae", "--text-encoder", "--steps",
+                                 "--frames", "--size", "--guidance", "--scheduler", "--shift",
+                                 "--attention", "--dense-steps", "--dense-layers"});
+      plan_grid(*options);
+    } else {
+      refuse("beside --model, which says it",
+             {"--grid", "--batch-size", "--heads", "--kv-heads", "--head-dim", "--dtype"});
+      plan_model(options->run, options->json);
+    }
   });
 }
 

@@ -19,6 +19,7 @@
 #include "runtime/fill_report.h"
 #include "runtime/io/finite.h"
 #include "runtime/text/umt5_weights.h"
+#include "runtime/vae/weights.h"
 #include "runtime/video/metadata.h"
 
 namespace vsa::cli {
@@ -57,9 +58,13 @@ ModelFiles open_model(const fs::path& path, const runtime::ModelChoice& choice) 
     const auto text = take(model.open_text_encoder());
     const auto transformer = take(model.open_transformer());
     std::vector<const io::Checkpoint*> weights{&text, &transformer};
-    std::optional<io::Checkpoint> vae;
-    if (model.has_vae) weights.push_back(&vae.emplace(take(model.open_vae())));
+    std::optional<io::Checkpoint> decoder;
+    if (model.vae) weights.push_back(&decoder.emplace(take(model.open_vae())));
     check_weights(model, text, transformer);
+    if (decoder) {
+      vae::LoadReport report;
+      take(vae::find_weights(*model.vae, vae::Half::kDecoder, *decoder, report));
+    }
     for (const io::Checkpoint* part : weights) check(io::check_finite(*part, "weights"));
     for (const std::string& warning : model.warnings) note("warning: " + warning);
     return {.root = path, .paths = runtime::model_files(model, weights)};

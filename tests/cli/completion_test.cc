@@ -50,7 +50,7 @@ TEST_F(CliCompletion, BashCompletesCommandsOptionsAndValues) {
   EXPECT_THAT(bash({""}), Contains("plan"));
   EXPECT_EQ(bash({"--ver"}), Words{"--version"});
   EXPECT_EQ(bash({"generate", "--neg"}), Words{"--negative-prompt"});
-  EXPECT_EQ(bash({"plan", "--g"}), Words{"--grid"});
+  EXPECT_EQ(bash({"plan", "--gr"}), Words{"--grid"});
   EXPECT_EQ(bash({"generate", "--attention", ""}), (Words{"vsa", "dense"}));
   EXPECT_EQ(bash({"generate", "--attention", "=", "d"}), Words{"dense"});
   EXPECT_EQ(bash({"attend", "in", "--backend", "cu"}), Words{"cuda"});

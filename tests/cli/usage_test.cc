@@ -127,7 +127,7 @@ TEST(CliUsage, P34_MessagesArePlainSentences) {
            {{"plan", "4,4,4"},
             "vsa plan: error: unexpected word 4,4,4\nhint: vsa plan --help lists the options\n"},
            {{"plan"},
-            "vsa plan: error: expected --grid, got none\n"
+            "vsa plan: error: expected --grid or --model, got none\n"
             "hint: for example `vsa plan --grid 21,30,52 --sparsity 0.875 --heads 12`\n"},
            {{"plan", "--grid"},
             "vsa plan: error: --grid: expected a value, got none\n"

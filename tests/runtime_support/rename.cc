@@ -53,6 +53,36 @@ TinyTensors with_wan_names(const TinyTensors& diffusers) {
   return tensors;
 }
 
+TinyTensors with_wan_vae_names(const TinyTensors& diffusers, int64_t num_res_blocks) {
+  Pairs pairs = {{"post_quant_conv.", "conv2."},
+                 {"decoder.conv_in.", "decoder.conv1."},
+                 {"decoder.norm_out.", "decoder.head.0."},
+                 {"decoder.conv_out.", "decoder.head.2."},
+                 {"decoder.mid_block.attentions.0.", "decoder.middle.1."},
+                 {"decoder.mid_block.resnets.0.", "decoder.middle.0.r."},
+                 {"decoder.mid_block.resnets.1.", "decoder.middle.2.r."}};
+  for (int64_t level = 0; level < 4; ++level) {
+    const std::string block = "decoder.up_blocks." + std::to_string(level) + ".";
+    const auto upsamples = [&](int64_t i) {
+      return "decoder.upsamples." + std::to_string((num_res_blocks + 2) * level + i) + ".";
+    };
+    for (int64_t i = 0; i <= num_res_blocks; ++i) {
+      pairs.emplace_back(block + "resnets." + std::to_string(i) + ".", upsamples(i) + "r.");
+    }
+    pairs.emplace_back(block + "upsamplers.0.", upsamples(num_res_blocks + 1));
+  }
+  TinyTensors decoder;
+  for (const auto& [name, tensor] : diffusers) {
+    if (name.starts_with("decoder.") || name.starts_with("post_quant_conv."))
+      decoder[name] = tensor;
+  }
+  return rename(rename(decoder, pairs), {{".r.norm1.", ".residual.0."},
+                                         {".r.conv1.", ".residual.2."},
+                                         {".r.norm2.", ".residual.3."},
+                                         {".r.conv2.", ".residual.6."},
+                                         {".r.conv_shortcut.", ".shortcut."}});
+}
+
 TinyTensors with_wan_t5_names(const TinyTensors& transformers) {
   return rename(rename(transformers, {{"shared.", "token_embedding."},
                                       {"encoder.final_layer_norm.", "norm."},

@@ -40,7 +40,7 @@ class LatentsFile : public testing::Test {
  protected:
   std::string refused(const Latents& latents) {
     throw_if_error(save_latents(path_, latents).status());
-    return decode(path_).status().message();
+    return decode({.latents = path_}).status().message();
   }
   test::ScratchDirectory folder_;
   std::filesystem::path path_ = folder_ / "latents.safetensors";
@@ -58,7 +58,7 @@ TEST_F(LatentsFile, ComesBackWhole) {
   EXPECT_EQ(read.guidance, 3.1);
   EXPECT_EQ(read.topk, 8);
   EXPECT_EQ(read.made_by, saved.made_by);
-  EXPECT_EQ(decode(path_).value().metadata.comment, saved.made_by);
+  EXPECT_EQ(decode({.latents = path_}).value().metadata.comment, saved.made_by);
 }
 
 TEST_F(LatentsFile, PixelsAreClampedAndTruncated) {
@@ -66,7 +66,7 @@ TEST_F(LatentsFile, PixelsAreClampedAndTruncated) {
   const float values[] = {-1.0F, 1.0F, -3.0F, 3.0F, 0.0F, 0.999F};
   std::ranges::copy(values, latents.values.data());
   throw_if_error(save_latents(path_, latents).status());
-  const video::Frames frames = decode(path_).value().frames;
+  const video::Frames frames = decode({.latents = path_}).value().frames;
   const int want[] = {0, 255, 0, 255, 127, 254};  // 127.5 and 254.87 are cut, not rounded
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(frames.rgb[3 * i], want[i]) << i;
   // Channel 1 of the first pixel lies one channel on.
@@ -75,9 +75,9 @@ TEST_F(LatentsFile, PixelsAreClampedAndTruncated) {
 }
 
 TEST_F(LatentsFile, WrongFilesAreRefused) {
-  EXPECT_EQ(decode(folder_ / "none").status().code(), StatusCode::kIoError);
+  EXPECT_EQ(decode({.latents = folder_ / "none"}).status().code(), StatusCode::kIoError);
   test::write_text(path_, "not safetensors");
-  EXPECT_EQ(decode(path_).status().code(), StatusCode::kIoError);
+  EXPECT_EQ(decode({.latents = path_}).status().code(), StatusCode::kIoError);
 
   Latents latents = sample();
   latents.values.data()[17] = std::nanf("");
@@ -94,10 +94,14 @@ TEST_F(LatentsFile, WrongFilesAreRefused) {
   }
   latents = sample();
   latents.shape = {6, 2, 4, 3};
-  EXPECT_THAT(refused(latents), testing::HasSubstr("expected 3 channels in pixel space, got 6"));
+  EXPECT_THAT(refused(latents), testing::HasSubstr("got 6 channels in pixel space"));
   latents = sample();
   latents.space = "wan-vae";
-  EXPECT_THAT(refused(latents), testing::HasSubstr("no VAE"));
+  EXPECT_THAT(refused(latents), testing::HasSubstr("got no such directory"));
+  latents.model.clear();
+  EXPECT_THAT(refused(latents), testing::HasSubstr("--model says where its VAE is"));
+  latents.space = "flux";
+  EXPECT_THAT(refused(latents), testing::HasSubstr("channels in flux space"));
   latents = sample();
   latents.shape = {3, 48};
   EXPECT_THAT(refused(latents), testing::HasSubstr("expected F32 [channels,frames,height,width]"));
@@ -107,9 +111,11 @@ TEST_F(LatentsFile, FilesOfOthersAreRefused) {
   const std::vector<float> values(3 * 2 * 2 * 2);
   const io::TensorView view{.shape = {3, 2, 2, 2}, .bytes = std::as_bytes(std::span(values))};
   throw_if_error(io::write_safetensors(path_, {{"latents", view}}));
-  EXPECT_THAT(decode(path_).status().message(), testing::HasSubstr("not a latents file of vsa?"));
+  EXPECT_THAT(decode({.latents = path_}).status().message(),
+              testing::HasSubstr("not a latents file of vsa?"));
   throw_if_error(io::write_safetensors(path_, {{"x", view}}));
-  EXPECT_THAT(decode(path_).status().message(), testing::HasSubstr("expected a tensor, got none"));
+  EXPECT_THAT(decode({.latents = path_}).status().message(),
+              testing::HasSubstr("expected a tensor, got none"));
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST_F(Parts, WansOwnRepositoryIsOpened) {
   fs::create_directories(repository / "google" / "umt5-xxl");
   test::write_text(repository / "config.json",
                    R"({"_class_name": "WanModel", "model_type": "t2v", "dim": 32, "num_heads": 2,
-                       "ffn_dim": 48, "freq_dim": 16, "in_dim": 3, "out_dim": 3, "num_layers": 3,
+                       "ffn_dim": 48, "freq_dim": 16, "in_dim": 16, "out_dim": 16, "num_layers": 3,
                        "text_len": 512, "eps": 1e-6, "patch_size": [2, 4, 4], "text_dim": 24})");
   test::write_tensors(repository / "diffusion_pytorch_model.safetensors",
                       test::with_wan_names(model_.transformer));
@@ -129,7 +129,7 @@ TEST_F(Parts, WansOwnRepositoryIsOpened) {
   test::write_tensors(repository / "Wan2.1_VAE.safetensors", {{"conv1.weight", {{1}, {1}}}});
 
   const ModelFolder model = ModelFolder::open(repository).value();
-  EXPECT_TRUE(model.has_vae);
+  EXPECT_TRUE(model.vae.has_value());
   EXPECT_EQ(model.transformer.width(), 32);
   EXPECT_EQ(model.transformer.num_heads, 2);
   EXPECT_EQ(model.scheduler.shift, 5.0);

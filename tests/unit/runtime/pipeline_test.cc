@@ -61,7 +61,7 @@ TEST_F(Pipeline, R24_EveryRandomSeedIsAnotherIsRecordedAndRepeats) {
   for (int i = 0; i < 3; ++i) {  // two equal ones of 31 bits: once in 7e8 runs of this test
     const video::Frames frames = run(random);
     ASSERT_GE(report_.seed, 0);
-    EXPECT_EQ(decode(random.latents).value().seed, report_.seed);
+    EXPECT_EQ(decode({.latents = random.latents}).value().seed, report_.seed);
     GenerateOptions again = random;
     again.seed = report_.seed;
     EXPECT_EQ(run(again).rgb, frames.rgb);
@@ -159,7 +159,7 @@ TEST_F(Pipeline, R20_LatentsDecodeToTheSameFrames) {
   write(test::TinyModel());
   const GenerateOptions run_options = options();
   const video::Frames frames = run(run_options);
-  const Decoded decoded = decode(run_options.latents).value();
+  const Decoded decoded = decode({.latents = run_options.latents}).value();
   EXPECT_EQ(decoded.frames.rgb, frames.rgb);
   EXPECT_EQ(decoded.prompt, run_options.prompt);
   EXPECT_EQ(decoded.fps, 8.0);
@@ -187,7 +187,7 @@ TEST_F(Pipeline, R29_CancelStopsWithinALayerAndKeepsTheLatents) {
   EXPECT_EQ(layers_after, 0);
   EXPECT_EQ(report_.steps_done, 1);
   EXPECT_EQ(report_.step_reports.size(), 2U);
-  const Decoded decoded = decode(stopped.latents).value();
+  const Decoded decoded = decode({.latents = stopped.latents}).value();
   EXPECT_EQ(decoded.steps_done, 1);
   EXPECT_EQ(decoded.steps, 3);
 }
@@ -220,18 +220,29 @@ TEST_F(Pipeline, R27_ProgressCountsEveryLayer) {
 
 TEST_F(Pipeline, NonFiniteValuesStopTheRunAndNameTheLayer) {
   test::TinyModel model;
-  model.transformer["blocks.1.ffn.net.2.bias"].values[3] = std::numeric_limits<float>::infinity();
+  // Numbers all of them, whose sums are none.
+  for (float& x : model.transformer["blocks.1.ffn.net.2.weight"].values) x = 3e38F;
   write(model);
   const GenerateOptions run_options = options();
   const Status status = fail(run_options);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_THAT(status.message(), HasSubstr("[generate] step 0, layer 1: expected finite values"));
-  EXPECT_EQ(decode(run_options.latents).value().steps_done, 0);
+  EXPECT_EQ(decode({.latents = run_options.latents}).value().steps_done, 0);
+}
+
+TEST_F(Pipeline, AWeightThatIsNoNumberIsNamed) {
+  test::TinyModel model;
+  model.transformer["blocks.1.ffn.net.2.bias"].values[3] = std::numeric_limits<float>::infinity();
+  write(model);
+  const Status status = fail(options());
+  EXPECT_EQ(status.code(), StatusCode::kIoError);
+  EXPECT_THAT(status.message(), HasSubstr("blocks.1.ffn.net.2.bias\": expected finite values, got "
+                                          "infinity at element 3"));
 }
 
 TEST_F(Pipeline, NonFiniteOutputStopsTheRun) {
   test::TinyModel model;
-  model.transformer["proj_out.bias"].values[0] = std::nanf("");
+  for (float& x : model.transformer["proj_out.weight"].values) x = 3e38F;
   write(model);
   EXPECT_THAT(fail(options()).message(), HasSubstr("step 0, output layer: expected finite"));
 }

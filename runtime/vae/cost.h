@@ -1,0 +1,15 @@
+// What the VAE computes, counted rather than measured. Host-only.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/vae/config.h"
+
+namespace vsa::vae {
+
+/// FLOPs of the decoder's products and convolutions for latents of that size, cut into one stripe;
+/// what else it does is little beside them.
+/// @param frames, height, width  of the latents
+double decode_flops(const VaeConfig& config, int64_t frames, int64_t height, int64_t width);
+
+}  // namespace vsa::vae
