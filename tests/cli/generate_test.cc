@@ -159,7 +159,7 @@ TEST_F(CliGenerate, CompareSaysWhereTheTimeWent) {
   // Self-attention of all layers and steps, as the report has it.
   const auto report = nlohmann::json::parse(read_file(dir.file("a-dense.json")));
   double attention_ms = 0.0;
-  for (const auto& layer : report["steps"][0]["layers"]) {
+  for (const auto& layer : report["step_reports"][0]["layers"]) {
     attention_ms += layer["attention_ms"].get<double>();
   }
   std::smatch row;
