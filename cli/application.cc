@@ -119,16 +119,12 @@ std::unique_ptr<CLI::App> make_application() {
 ExitCode run_application(const std::vector<std::string>& words) {
   const std::unique_ptr<CLI::App> app = make_application();
   const auto failed = [&](const std::string& message, const std::string& hint, ExitCode code) {
-    // Before anything is parsed the first word says which command was meant.
-    const CLI::App* meant = &parsed_command(*app);
-    for (const CLI::App* command : subcommands(*app)) {
-      if (!words.empty() && command->get_name() == words[0]) meant = command;
-    }
-    report(*meant, message, hint);
+    const CLI::App& named = named_command(*app, words);
+    report(&named == app.get() ? parsed_command(*app) : named, message, hint);
     return code;
   };
   try {
-    check_words(words);
+    check_words(*app, words);
     app->parse(
         std::vector<std::string>(words.rbegin(), words.rend()));  // it takes them from the end
     return ExitCode::kOk;

@@ -26,7 +26,9 @@ Result<T> choose(const char* option, const std::optional<T>& asked,
 
 /// An extent in pixels or frames as tokens.
 Result<int64_t> tokens_of(const char* option, int64_t extent, int64_t patch, int64_t max_tokens) {
-  const int64_t tokens = std::clamp((extent + patch / 2) / patch, int64_t{1}, max_tokens);
+  // Rounded without a sum, which an extent near the end of the range would overflow.
+  const int64_t rounded = extent / patch + (extent % patch >= patch - patch / 2 ? 1 : 0);
+  const int64_t tokens = std::clamp(rounded, int64_t{1}, max_tokens);
   if (extent == tokens * patch) return tokens;
   return invalid_argument(fmt::format(
       "[generate] {}: expected a multiple of {} from {} to {}, got {}: the nearest is {}", option,
@@ -260,6 +262,16 @@ Result<RunPlan> plan_run(const GenerateOptions& options, const ModelFolder& mode
   VSA_TRY(resolve_sampler(options, model, plan));
   VSA_TRY(resolve_attention(options, model, trained, plan));
   return plan;
+}
+
+Status check_run(const GenerateOptions& options) {
+  const Result<ModelFolder> model = ModelFolder::open(options.model, options.choice);
+  VSA_TRY(model.status());
+  const auto weights = model->open_transformer();
+  VSA_TRY(weights.status());
+  const Result<TrainedWith> trained = trained_with(weights->metadata());
+  VSA_TRY(trained.status());
+  return plan_run(options, *model, *trained).status();
 }
 
 }  // namespace vsa::runtime

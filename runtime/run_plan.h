@@ -48,6 +48,11 @@ struct TrainedWith {
 /// @return IoError if a value is there but cannot be read
 Result<TrainedWith> trained_with(const io::Metadata& metadata);
 
+/// What `generate` would refuse of these options by the model's configuration and the metadata of
+/// its weights: for many runs, before the first begins.
+/// @return as plan_run; IoError if the model cannot be opened
+Status check_run(const GenerateOptions& options);
+
 /// @return InvalidArgument naming the option, with the nearest valid value | Unsupported (backend)
 Result<RunPlan> plan_run(const GenerateOptions& options, const ModelFolder& model,
                          const TrainedWith& trained);

@@ -6,18 +6,29 @@
 
 #include <algorithm>
 
+#include "runtime/io/ascii.h"
 #include "runtime/text/clean.h"
 
 namespace vsa::runtime {
 namespace {
 
 constexpr size_t kMaxShown = 8;
+constexpr size_t kMaxWordBytes = 40;  // of the longest words of English half as many
+
+/// The word, or its beginning and "..." if it is long; characters of UTF-8 are not cut.
+std::string shortened(const std::string& word) {
+  if (word.size() <= kMaxWordBytes) return word;
+  size_t end = kMaxWordBytes;
+  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xC0U) == 0x80U) --end;
+  return word.substr(0, end) + "...";
+}
 
 /// "a, b and 3 more": each once, in order.
 std::string list(const std::vector<std::string>& words) {
   std::vector<std::string> distinct;
   for (const std::string& word : words) {
-    if (std::ranges::find(distinct, word) == distinct.end()) distinct.push_back(word);
+    const std::string shown = shortened(word);
+    if (std::ranges::find(distinct, shown) == distinct.end()) distinct.push_back(shown);
   }
   const size_t shown = std::min(distinct.size(), kMaxShown);
   std::string text = fmt::format(
@@ -30,11 +41,11 @@ std::string list(const std::vector<std::string>& words) {
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words(1);
   for (const char c : text) {
-    const bool is_upper = c >= 'A' && c <= 'Z';
-    const bool is_part = is_upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                         static_cast<unsigned char>(c) >= 0x80;
+    const char l = io::lower(c);
+    const bool is_part =
+        (l >= 'a' && l <= 'z') || (l >= '0' && l <= '9') || static_cast<unsigned char>(l) >= 0x80;
     if (is_part) {
-      words.back() += is_upper ? static_cast<char>(c + 32) : c;
+      words.back() += l;
     } else if (!words.back().empty()) {
       words.emplace_back();
     }

@@ -38,18 +38,22 @@ std::vector<fs::path> model_folders() {
 
 }  // namespace
 
-fs::path find_model(const std::string& name) {
+fs::path find_model(const std::string& what, const std::string& name) {
+  constexpr const char* kRemedy = "VSA_MODELS names folders of models";
+  if (name.empty()) {
+    fail_usage(fmt::format("{}: expected a folder or the name of a model, got nothing", what),
+               kRemedy);
+  }
   if (is_folder(name)) return name;
   std::vector<std::string> looked = {name};
-  if (fs::path(name).filename() == name && !name.empty()) {
+  if (fs::path(name).filename() == name) {
     for (const fs::path& folder : model_folders()) {
       if (is_folder(folder / name)) return folder / name;
       looked.push_back((folder / name).string());
     }
   }
-  throw Failure(ExitCode::kInputOutput, fmt::format("--model {}: no such folder", name),
-                fmt::format("vsa looked for {}; VSA_MODELS names folders of models",
-                            fmt::join(looked, ", ")));
+  throw Failure(ExitCode::kInputOutput, fmt::format("{} {}: no such folder", what, name),
+                fmt::format("vsa looked for {}; {}", fmt::join(looked, ", "), kRemedy));
 }
 
 }  // namespace vsa::cli

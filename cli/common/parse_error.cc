@@ -75,6 +75,13 @@ std::vector<const CLI::App*> subcommands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+const CLI::App& named_command(const CLI::App& app, const std::vector<std::string>& words) {
+  for (const CLI::App* command : subcommands(app)) {
+    if (!words.empty() && command->get_name() == words[0]) return *command;
+  }
+  return app;
+}
+
 const CLI::App& parsed_command(const CLI::App& app) {
   const std::vector<CLI::App*> parsed = app.get_subcommands();
   return parsed.empty() ? app : *parsed.front();
@@ -84,10 +91,20 @@ std::string full_name(const CLI::App& command) {
   return command.get_parent() == nullptr ? command.get_name() : "vsa " + command.get_name();
 }
 
-void check_words(const std::vector<std::string>& words) {
+void check_words(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App& command = named_command(app, words);
   for (const std::string& word : words) {
     if (word == "--") return;  // what follows is not looked at
     const size_t equals = word.find('=');
+    // The parser takes `-prompt` for `-p rompt`.
+    if (word.size() > 2 && word[0] == '-' && word[1] != '-') {
+      const std::string name = word.substr(0, equals);
+      const CLI::Option* meant = command.get_option_no_throw("-" + name);
+      if (meant != nullptr && !meant->get_group().empty()) {
+        fail_usage(fmt::format("unknown option {}", shown(name)),
+                   fmt::format("-{} is an option", name));
+      }
+    }
     if (equals == std::string::npos || !word.starts_with('-')) continue;
     const std::string name = word.substr(0, equals);
     if (word.starts_with("--") && equals + 1 == word.size()) {

@@ -7,6 +7,8 @@
 
 namespace vsa::cli {
 
+/// The subcommand that the first word names, or the whole program: before anything is parsed.
+const CLI::App& named_command(const CLI::App& app, const std::vector<std::string>& words);
 /// The subcommand that was parsed, or the whole program.
 const CLI::App& parsed_command(const CLI::App& app);
 /// "vsa plan", "vsa".
@@ -15,8 +17,9 @@ std::string full_name(const CLI::App& command);
 std::vector<const CLI::App*> subcommands(const CLI::App& app);
 
 /// Finds what the parser would take for something else: `--seed=` without a value takes the next
-/// word for it, and `-o=FILE` names the file "=FILE". Throws Failure(kUsage).
-void check_words(const std::vector<std::string>& words);
+/// word for it, `-o=FILE` names the file "=FILE", and `-prompt` is `-p rompt`. Throws
+/// Failure(kUsage).
+void check_words(const CLI::App& app, const std::vector<std::string>& words);
 
 /// The failure that stands for an error of the parser: an unknown option, with the nearest one; a
 /// value that is missing; what else is needed, with an example.

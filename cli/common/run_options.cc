@@ -86,7 +86,7 @@ runtime::GenerateOptions RunOptions::to_runtime() const {
   }
   video.keep.check_at_most_one();
   runtime::GenerateOptions options;
-  options.model = find_model(model);
+  options.model = find_model("--model", model);
   options.choice = choice.to_runtime();
   options.attention = route;
   if (!scheduler.empty()) options.scheduler = take(sampler::scheduler_from_name(scheduler));

@@ -1,28 +1,25 @@
 #include "cli/generate/batch.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/common/failure.h"
+#include "cli/common/nearest.h"
 #include "cli/common/output.h"
 #include "cli/generate/batch_file.h"
+#include "cli/generate/manifest.h"
 #include "runtime/io/new_folders.h"
+#include "runtime/run_plan.h"
 
 namespace vsa::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kName = "{name}";
 
@@ -39,118 +36,6 @@ std::string with_name(std::string path, const std::string& name) {
 fs::path folder_of(const std::string& pattern) {
   return fs::path(pattern.substr(0, pattern.find(kName))).parent_path();
 }
-
-/// What decides how a video looks, besides the entry: two runs with the same
-/// settings may share a manifest.
-Json settings_json(const SamplingOptions& sampling) {
-  Json settings = {{"model", sampling.model},
-                   {"attention", sampling.attention},
-                   {"dense_steps", sampling.dense_steps},
-                   {"backend", sampling.backend.backend}};
-  const auto add = [&](const char* key, const auto& value) {
-    if (value) settings[key] = *value;
-  };
-  const VideoSettings& video = sampling.video;
-  const auto add_text = [&](const char* key, const std::string& value) {
-    if (!value.empty()) settings[key] = value;
-  };
-  add_text("transformer", sampling.choice.transformer);
-  add_text("vae", sampling.choice.vae);
-  add_text("text_encoder", sampling.choice.text_encoder);
-  add_text("scheduler", sampling.scheduler);
-  add("shift", sampling.shift);
-  if (!sampling.loras.empty()) settings["loras"] = sampling.loras;
-  add("steps", video.steps);
-  add("frames", video.frames);
-  if (video.size) settings["size"] = {{"width", video.size->width}, {"height", video.size->height}};
-  add("guidance", video.guidance);
-  add("fps", video.fps);
-  add("sparsity", video.keep.as_sparsity());
-  add("topk", video.keep.topk);
-  if (sampling.tile) settings["tile"] = to_text(*sampling.tile);
-  if (!sampling.dense_layers.empty()) settings["dense_layers"] = sampling.dense_layers;
-  return settings;
-}
-
-/// The manifest: one JSON object a line, added to when a video is complete.
-class Manifest {
- public:
-  Manifest(fs::path path, const Json& settings) : path_(std::move(path)), settings_(settings) {
-    std::ifstream file(path_);
-    for (std::string line; std::getline(file, line);) {
-      const bool is_whole = !file.eof();  // it ended with a new line
-      const Json record = Json::parse(line, nullptr, false);
-      const bool is_ours = record.is_object() && record.contains("name") &&
-                           record.contains("settings") && record.contains("video");
-      if (!is_ours) {
-        if (!is_whole) continue;  // cut short by a full disk or a crash
-        throw Failure(
-            ExitCode::kInputOutput,
-            fmt::format("--manifest {}: expected lines that `vsa generate --batch` wrote, "
-                        "got another file",
-                        path_.string()),
-            "name another manifest");
-      }
-      if (record.value("settings", Json()) != settings_) {
-        fail_usage(fmt::format("--manifest {}: made with other settings: {}", path_.string(),
-                               record.value("settings", Json()).dump()),
-                   "name another manifest, or remove this one");
-      }
-      finished_[record["name"]] = record;
-    }
-  }
-
-  /// Whether that very video was made and is still there.
-  bool has(const BatchEntry& entry, const fs::path& video) const {
-    const auto it = finished_.find(entry.name);
-    if (it == finished_.end()) return false;
-    const bool frames = video.filename().string().find('%') != std::string::npos;
-    const bool same_seed = entry.seed < 0 || it->second["seed"] == entry.seed;
-    return it->second["prompt"] == entry.prompt && same_seed &&
-           it->second["negative_prompt"] == entry.negative_prompt &&
-           it->second.value("own_settings", Json::object()) == entry.own &&
-           it->second["video"] == video.string() &&
-           fs::exists(frames ? video.parent_path() : video);
-  }
-
-  void add(const BatchEntry& entry, const OutputPaths& paths,
-           const runtime::GenerateReport& report) {
-    Json record = {{"name", entry.name},
-                   {"prompt", entry.prompt},
-                   {"negative_prompt", entry.negative_prompt},
-                   {"seed", report.seed},
-                   {"video", paths.video.string()},
-                   {"total_ms", report.total_ms},
-                   {"denoise_ms", report.denoise_ms},
-                   {"kept_share", report.kept_share},
-                   {"settings", settings_},
-                   {"own_settings", entry.own},
-                   {"entry", entry.fields}};
-    append(record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-  }
-
- private:
-  /// One write at the end of the file: parts that run side by side do not mix
-  /// their lines.
-  void append(std::string line) const {
-    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    // A line that was cut short is ended first, so that it does not swallow this one.
-    char last = '\n';
-    const off_t size = fd >= 0 ? ::lseek(fd, 0, SEEK_END) : 0;
-    if (size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n') line.insert(0, 1, '\n');
-    const bool written = fd >= 0 && ::write(fd, line.data(), line.size()) == std::ssize(line);
-    const int error = errno;
-    const bool closed = fd < 0 || ::close(fd) == 0;
-    if (!written || !closed) {
-      throw Failure(ExitCode::kInputOutput, fmt::format("--manifest {}: cannot write: {}",
-                                                        path_.string(), std::strerror(error)));
-    }
-  }
-
-  fs::path path_;
-  Json settings_;
-  std::map<std::string, Json> finished_;
-};
 
 /// Entries i of `entries` with i % part.of == part.index - 1.
 std::vector<BatchEntry> part_of(const std::vector<BatchEntry>& entries, const BatchPart& part) {
@@ -186,17 +71,35 @@ void warn_of_unused(const std::vector<BatchEntry>& entries, const SamplingOption
   check("--sparsity, --topk or --keep", video.keep.given(), {"sparsity", "topk", "keep"});
 
   const std::set<std::string> read = {"prompt", "name", "id", "seed", "negative_prompt"};
+  const std::vector<std::string> own_fields = {"prompt", "negative_prompt", "seed",     "steps",
+                                               "frames", "guidance",        "sparsity", "size"};
   std::set<std::string> unused;
+  std::map<std::string, std::string> near;  // fields that are spelt nearly as one that is read
   for (const BatchEntry& entry : entries) {
     for (const auto& [key, value] : entry.fields.items()) {
       if (read.contains(key) || entry.own.contains(key)) continue;
-      if (name_option(command, key + ": ") != key + ": ") unused.insert(key);
+      if (name_option(command, key + ": ") != key + ": ") {
+        unused.insert(key);
+      } else if (const auto meant = nearest(key, own_fields)) {
+        near.emplace(key, *meant);
+      }
     }
+  }
+  for (const auto& [key, meant] : near) {
+    warn(fmt::format("{}: has no effect in an entry; {} is a field that has", key, meant));
   }
   for (const std::string& key : unused) {
     warn(fmt::format("{}: has no effect in an entry: it is an option of the whole batch", key));
   }
 }
+
+/// A video that is still to be made.
+struct BatchRun {
+  size_t number = 0;  ///< counted from 1 among the entries of this part
+  const BatchEntry* entry = nullptr;
+  runtime::GenerateOptions options;
+  OutputPaths paths;
+};
 
 /// Where the results of one entry go.
 OutputPaths paths_of(const OutputOptions& output, const std::string& name) {
@@ -206,6 +109,47 @@ OutputPaths paths_of(const OutputOptions& output, const std::string& name) {
     *path = with_name(*path, name);
   }
   return named.paths();
+}
+
+std::vector<BatchRun> runs_of(const std::vector<BatchEntry>& entries, const Manifest& manifest,
+                              const SamplingOptions& sampling, const OutputOptions& output) {
+  const runtime::GenerateOptions common = sampling.to_runtime();
+  std::vector<BatchRun> runs;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const BatchEntry& entry = entries[i];
+    if (manifest.has(entry, with_name(output.video, entry.name))) continue;
+    runtime::GenerateOptions options = common;
+    entry.video.apply_to(options);
+    options.prompt = entry.prompt;
+    options.negative_prompt = entry.negative_prompt;
+    options.seed = entry.seed;
+    runs.push_back({.number = i + 1,
+                    .entry = &entry,
+                    .options = std::move(options),
+                    .paths = paths_of(output, entry.name)});
+  }
+  return runs;
+}
+
+/// Before the first of them begins: no two write the same file, and the model takes their settings.
+void check_runs(const std::vector<BatchRun>& runs, const std::string& list,
+                const fs::path& manifest) {
+  std::vector<NamedPath> files = {{"--batch", list}, {"--manifest", manifest}};
+  for (const BatchRun& run : runs) {
+    for (const auto& [option, path] : run.paths.files()) {
+      files.push_back({fmt::format("{} of {}", option, run.entry->name), path});
+    }
+  }
+  check_distinct(files);
+  for (const BatchRun& run : runs) {
+    const Status status = runtime::check_run(run.options);
+    if (status.ok()) continue;
+    // An option of the command line is named as such; what an entry says is named with the entry.
+    const std::string place = run.entry->own.empty()
+                                  ? std::string()
+                                  : fmt::format("--batch {}: entry {}: ", list, run.entry->name);
+    throw Failure(exit_code(status.code()), place + plain(status.message()));
+  }
 }
 
 }  // namespace
@@ -257,48 +201,37 @@ void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
       read_batch(batch.file, {.negative_prompt = sampling.negative_prompt, .seed = sampling.seed});
   warn_of_unused(all, sampling, *batch.app);
   const std::vector<BatchEntry> entries = part_of(all, batch.part.value_or(BatchPart{}));
-  const runtime::GenerateOptions common = sampling.to_runtime();
-  const fs::path folder = folder_of(output.video);
-  const fs::path manifest_path =
-      batch.manifest.empty() ? folder / "manifest.jsonl" : fs::path(batch.manifest);
-  Manifest manifest(manifest_path, settings_json(sampling));
+  const fs::path manifest_path = batch.manifest.empty() ? folder_of(output.video) / "manifest.jsonl"
+                                                        : fs::path(batch.manifest);
+  const Manifest manifest(manifest_path, batch_settings(sampling, output));
+  const std::vector<BatchRun> runs = runs_of(entries, manifest, sampling, output);
+  check_runs(runs, batch.file, manifest_path);
   take(io::NewFolders::make(manifest_path.parent_path())).keep();
 
   const InterruptScope interrupt;
   ProgressBar bar;
   std::set<std::string> warned;
-  int64_t skipped = 0;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const BatchEntry& entry = entries[i];
+  for (const BatchRun& run : runs) {
     interrupt.check();
-    if (manifest.has(entry, with_name(output.video, entry.name))) {
-      ++skipped;
-      continue;
-    }
-    runtime::GenerateOptions options = common;
-    entry.video.apply_to(options);
-    options.prompt = entry.prompt;
-    options.negative_prompt = entry.negative_prompt;
-    options.seed = entry.seed;
-    const OutputPaths paths = paths_of(output, entry.name);
+    run.paths.check_writable();
     runtime::GenerateReport report;
-    generate_to_files({.options = options,
-                       .preview = sampling.preview,
-                       .paths = paths,
-                       .label = fmt::format("{}/{} {} ", i + 1, entries.size(), entry.name)},
-                      bar, interrupt, report);
+    generate_to_files(
+        {.options = run.options,
+         .preview = sampling.preview,
+         .paths = run.paths,
+         .label = fmt::format("{}/{} {} ", run.number, entries.size(), run.entry->name)},
+        bar, interrupt, report);
     for (const std::string& warning : report.warnings) {
       if (warned.insert(warning).second) warn(plain(warning));
     }
-    manifest.add(entry, paths, report);
-    print_json_line({{"name", entry.name},
+    manifest.add(*run.entry, run.paths, report);
+    print_json_line({{"name", run.entry->name},
                      {"seed", report.seed},
-                     {"video", paths.video.string()},
+                     {"video", run.paths.video.string()},
                      {"total_ms", report.total_ms}});
   }
-  note(fmt::format("{} videos made, {} were there already; manifest: {}",
-                   static_cast<int64_t>(entries.size()) - skipped, skipped,
-                   manifest_path.string()));
+  note(fmt::format("{} videos made, {} were there already; manifest: {}", runs.size(),
+                   entries.size() - runs.size(), manifest_path.string()));
 }
 
 }  // namespace vsa::cli

@@ -7,7 +7,9 @@
 #include <set>
 
 #include "cli/common/failure.h"
+#include "cli/common/output.h"
 #include "cli/common/text_file.h"
+#include "runtime/io/ascii.h"
 #include "runtime/text/clean.h"
 
 namespace vsa::cli {
@@ -42,13 +44,33 @@ Json parse_text(const std::string& text) {
   return entries;
 }
 
+/// Fails with the line in which a text stops being a JSON document.
+[[noreturn]] void fail_syntax(const std::filesystem::path& path, const std::string& text) {
+  size_t byte = 0;  // counted from 1
+  try {
+    const Json parsed = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    byte = error.byte;
+  }
+  const auto end = text.begin() + static_cast<ptrdiff_t>(std::min(byte, text.size()));
+  fail_file(path, fmt::format("line {}: expected JSON, got a syntax error",
+                              std::count(text.begin(), end, '\n') + 1));
+}
+
 /// The entries, as JSON lines if the whole is not one document.
 Json parse_json(const std::filesystem::path& path, const std::string& text) {
   Json whole = Json::parse(text, nullptr, false);
   if (!whole.is_discarded()) {
-    if (whole.is_object() && whole.contains("prompts")) return whole["prompts"];
-    return whole.is_object() ? Json::array({whole}) : whole;
+    if (!whole.is_object()) return whole;
+    if (!whole.contains("prompts")) return Json::array({whole});
+    if (whole.size() > 1) {
+      for (const auto& [key, value] : whole.items()) {
+        if (key != "prompts") warn(fmt::format("--batch: {} beside prompts has no effect", key));
+      }
+    }
+    return whole["prompts"];
   }
+  if (text.find_first_not_of(" \t\r\n") == text.find('[')) fail_syntax(path, text);
   Json entries = Json::array();
   size_t line_number = 0;
   for (const std::string& line : lines_of(text)) {
@@ -67,11 +89,7 @@ Json parse_json(const std::filesystem::path& path, const std::string& text) {
 Json parse(const std::filesystem::path& path) {
   std::string text = read_text_file("--batch", path);
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // editors on Windows mark UTF-8 so
-  std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  });
-  return extension == ".txt" ? parse_text(text) : parse_json(path, text);
+  return io::lower_extension(path) == ".txt" ? parse_text(text) : parse_json(path, text);
 }
 
 /// A value as a message shows it.

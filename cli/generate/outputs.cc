@@ -45,7 +45,7 @@ void OutputPaths::check_writable() const {
     if (!path.empty()) check(io::check_writable(path));
   }
   interrupt.check();
-  if (!contact_sheet.empty() && contact_sheet.extension() != ".png") {
+  if (!contact_sheet.empty() && !video::is_png_name(contact_sheet)) {
     fail_usage(fmt::format("--contact-sheet: expected a .png, got {}", contact_sheet.string()));
   }
 }

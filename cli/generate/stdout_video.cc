@@ -1,10 +1,12 @@
 #include "cli/generate/stdout_video.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -34,17 +36,22 @@ StdoutVideo::StdoutVideo(const StreamOptions& options, bool json) {
     fail_usage("--json: expected another --output than -, as both would go to standard output",
                "--report FILE writes the same to a file");
   }
+  // Read-only is what open_standard_streams puts where stdout is closed.
+  if ((::fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY) {
+    throw Failure(ExitCode::kInputOutput,
+                  "--output: expected a pipe or a file on standard output for -, got a closed one");
+  }
   if (::isatty(STDOUT_FILENO) == 1) {
     fail_usage("--output: expected a pipe or a file on standard output for -, got a terminal",
                "`vsa ... -o - | mpv -` plays the video");
   }
-  std::error_code error;
-  fs::path parent = fs::temp_directory_path(error);
+  const char* named = std::getenv("TMPDIR");
+  const fs::path parent = named != nullptr && *named != '\0' ? named : "/tmp";
   std::string name = (parent / "vsa-XXXXXX").string();
-  if (error || ::mkdtemp(name.data()) == nullptr) {
+  if (::mkdtemp(name.data()) == nullptr) {
     throw Failure(ExitCode::kInputOutput,
                   fmt::format("--output -: cannot make a folder in {}: {}", parent.string(),
-                              error ? error.message() : std::strerror(errno)),
+                              std::strerror(errno)),
                   "TMPDIR names a folder that can be written to");
   }
   folder_ = name;

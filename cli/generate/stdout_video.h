@@ -24,8 +24,8 @@ struct StreamOptions {
 /// work as well, and nothing is sent if the run fails.
 class StdoutVideo {
  public:
-  /// Throws Failure: kUsage if stdout is a terminal or is to get JSON, kInputOutput if there can be
-  /// no folder.
+  /// Throws Failure: kUsage if stdout is a terminal or is to get JSON, kInputOutput if stdout is
+  /// closed, or there can be no folder.
   StdoutVideo(const StreamOptions& options, bool json);
   /// Removes the folder, but for latents that a failed run left in it.
   ~StdoutVideo();

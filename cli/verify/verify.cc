@@ -94,12 +94,10 @@ void compare(const std::vector<runtime::FileReport>& files, const Sums& expected
                                                fmt::join(faults, "; ")));
 }
 
-/// How a video, picture or latents file was made, as it says itself.
+/// How a video, picture or latents file was made, as it says itself. Its contents decide what it
+/// is, not its name.
 std::string made_by(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  if (extension == ".mp4" || extension == ".gif" || extension == ".png") {
-    return take(video::read_metadata(path)).comment;
-  }
+  if (video::is_file_of_metadata(path)) return take(video::read_metadata(path)).comment;
   const auto file = take(io::SafetensorsFile::open(path));
   const auto found = file.metadata().find("vsa.made_by");
   return found == file.metadata().end() ? std::string() : found->second;
@@ -118,7 +116,7 @@ void print_made_by(const fs::path& path) {
 fs::path path_of(const std::string& name) {
   std::error_code ignored;  // what cannot be looked at is reported when it is opened
   return fs::exists(name, ignored) || fs::path(name).filename() != name ? fs::path(name)
-                                                                        : find_model(name);
+                                                                        : find_model("model", name);
 }
 
 void run(const VerifyCommand& command) {

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "runtime/io/ascii.h"
+
 namespace vsa::io {
 namespace {
 
@@ -62,6 +64,12 @@ constexpr auto kSignatures = std::to_array<Signature>({
     {0, "GIF8"sv, kPicture},
     {0, "RIFF"sv, "a RIFF file: a video, sound or picture"},
     {0, "\x1a\x45\xdf\xa3"sv, "a Matroska or WebM video"},
+    {0, "YUV4MPEG2 "sv, "a y4m video"},
+    {0, "OggS"sv, "an Ogg file: a sound or video"},
+    {0, "SQLite format 3"sv, "a SQLite database"},
+    {0, "PAR1"sv, "a Parquet table"},
+    {0, "ARROW1"sv, "an Arrow table"},
+    {0, "Rar!\x1a\x07"sv, kArchive},
     {0, "%PDF"sv, "a PDF document"},
     {0,
      "\x7f"
@@ -73,11 +81,7 @@ constexpr auto kSignatures = std::to_array<Signature>({
 std::string start_of_text(std::string_view head) {
   if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
   head.remove_prefix(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
-  std::string text(head.substr(0, 64));
-  std::ranges::transform(text, text.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  });
-  return text;
+  return lower(std::string(head.substr(0, 64)));
 }
 
 bool is_text(std::string_view head) {

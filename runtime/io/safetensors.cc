@@ -80,7 +80,11 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
   if (!file.ok()) return file.status();
   Result<SafetensorsContents> contents = parse_safetensors(file->bytes(), path.string());
   if (!contents.ok()) {
-    if (!is_known_kind(file->bytes())) return contents.status();
+    // What is too short for a header, or has its brace in its place, is a damaged safetensors file:
+    // which check failed says more than the kind.
+    const bool has_header =
+        file->bytes().size() <= kLengthBytes || file->bytes()[kLengthBytes] == std::byte{'{'};
+    if (has_header && !is_known_kind(file->bytes())) return contents.status();
     const std::string kind = file_kind(file->bytes());
     const bool is_torch = kind.find("PyTorch") != kind.npos;
     return io_error(fmt::format("[read_safetensors] {}: expected a safetensors file, got {}{}",

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "runtime/io/ascii.h"
 #include "runtime/io/atomic_file.h"
 
 namespace vsa::video {
@@ -56,8 +57,10 @@ Result<std::string> encode_png(const Image& image) {
   return bytes;
 }
 
+bool is_png_name(const std::filesystem::path& path) { return io::lower_extension(path) == ".png"; }
+
 Status write_png(const std::filesystem::path& path, const Image& image, const Metadata& metadata) {
-  if (path.extension() != ".png") {
+  if (!is_png_name(path)) {
     return invalid_argument(
         fmt::format("[write_png] path: expected a name ending in .png, got {}", path.string()));
   }

@@ -49,6 +49,9 @@ inline constexpr int64_t kMaxImageBytes = int64_t{1} << 30;
 /// @return InvalidArgument (no pixel, or more than kMaxImageBytes) | OutOfMemory
 Result<std::string> encode_png(const Image& image);
 
+/// Whether a name ends in .png, in letters of either case.
+bool is_png_name(const std::filesystem::path& path);
+
 /// Writes a PNG, whole or not at all.
 /// @return InvalidArgument (not .png, or as encode_png) | OutOfMemory | IoError
 Status write_png(const std::filesystem::path& path, const Image& image,

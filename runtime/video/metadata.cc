@@ -23,6 +23,14 @@ constexpr size_t kChunkFrame = 12;  // length, type and checksum of a chunk, 4 b
 constexpr size_t kHeaderChunk = 13 + kChunkFrame;
 constexpr uint8_t kGifComment = 0xFE;
 
+bool is_png(std::string_view bytes) { return bytes.starts_with(kPngSignature); }
+bool is_gif(std::string_view bytes) { return bytes.starts_with("GIF8"); }
+bool is_mp4(std::string_view bytes) { return bytes.size() > 8 && bytes.substr(4, 4) == "ftyp"; }
+
+std::string_view chars(const io::MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
 /// The checksum of PNG (ISO 3309), bit by bit: the texts are short.
 uint32_t crc32(std::string_view bytes) {
   uint32_t crc = 0xFFFFFFFFU;
@@ -152,14 +160,20 @@ std::string gif_comment(const std::string& comment) {
   return block + '\0';
 }
 
+bool is_file_of_metadata(const std::filesystem::path& path) {
+  const Result<io::MappedFile> file = io::MappedFile::open(path);
+  if (!file.ok()) return false;
+  const std::string_view bytes = chars(*file);
+  return is_png(bytes) || is_gif(bytes) || is_mp4(bytes);
+}
+
 Result<Metadata> read_metadata(const std::filesystem::path& path) {
   const Result<io::MappedFile> file = io::MappedFile::open(path);
   if (!file.ok()) return file.status();
-  const std::string_view bytes(reinterpret_cast<const char*>(file->bytes().data()),
-                               file->bytes().size());
-  if (bytes.starts_with(kPngSignature)) return of_png(bytes);
-  if (bytes.starts_with("GIF8")) return of_gif(bytes);
-  if (bytes.size() > 8 && bytes.substr(4, 4) == "ftyp") return of_container(path);
+  const std::string_view bytes = chars(*file);
+  if (is_png(bytes)) return of_png(bytes);
+  if (is_gif(bytes)) return of_gif(bytes);
+  if (is_mp4(bytes)) return of_container(path);
   return io_error(fmt::format("[read_metadata] {}: expected an mp4, gif or png file, got {}",
                               path.string(), io::file_kind(file->bytes())));
 }

@@ -24,8 +24,11 @@ std::string png_with_metadata(const std::string& png, const Metadata& metadata);
 /// A comment as it stands in a GIF file.
 std::string gif_comment(const std::string& comment);
 
-/// The texts in an mp4, gif or png file; empty where it has none. The content decides, not the
-/// name.
+/// Whether a file is one that read_metadata reads: an mp4, gif or png file. The content decides,
+/// not the name. A file that cannot be read is none.
+bool is_file_of_metadata(const std::filesystem::path& path);
+
+/// The texts in an mp4, gif or png file; empty where it has none.
 /// @return IoError if the file cannot be read or is none of these
 Result<Metadata> read_metadata(const std::filesystem::path& path);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/io/ascii.h"
 #include "runtime/io/atomic_file.h"
 #include "runtime/video/encode.h"
 #include "runtime/video/png_frames.h"
@@ -84,18 +85,16 @@ Status check_arguments(const Frames& frames, double fps, int64_t scale) {
 }  // namespace
 
 Result<VideoKind> video_kind(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const std::string extension = io::lower_extension(path);
   if (extension == ".mp4") return VideoKind::kMp4;
   if (extension == ".gif") return VideoKind::kGif;
   if (extension == ".y4m") return VideoKind::kY4m;
   if (extension == ".png" && FramePattern::parse(path)) return VideoKind::kPngFrames;
-  return invalid_argument(
-      fmt::format("[write_video] path: expected a name ending in .mp4, .gif, .y4m or, for one file "
-                  "a frame, like "
-                  "frames/%04d.png, got {}",
-                  path.string()));
+  return invalid_argument(fmt::format(
+      "[write_video] output: expected a name ending in .mp4, .gif, .y4m or, for one file "
+      "a frame, like "
+      "frames/%04d.png, got {}",
+      path.string()));
 }
 
 Status check_video_path(const std::filesystem::path& path) {

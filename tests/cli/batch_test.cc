@@ -75,8 +75,117 @@ TEST_F(CliBatch, AnEntryIsTheSameVideoAsARunOfItsOwn) {
 TEST_F(CliBatch, OtherSettingsNeedAnotherManifest) {
   write_file(list, R"([{"prompt": "a ring"}])");
   ASSERT_EQ(batch().exit_code, 0);
-  expect_failure(batch({"--attention", "dense"}), 2, "vsa generate", "made with other settings");
+  const std::string weights = model + "/transformer/diffusion_pytorch_model";
+  write_file(weights + ".ema.safetensors", read_file(weights + ".safetensors"));
+  for (const Args& other : {Args{"--attention", "dense"},
+                            {"--guidance", "2"},
+                            {"--variant", "ema"},
+                            {"--upscale", "2"},
+                            {"--no-metadata"}}) {
+    expect_failure(batch(other), 2, "vsa generate", "made with other settings");
+  }
   EXPECT_EQ(batch({"--attention", "dense", "-o", dir.file("dense/{name}.y4m")}).exit_code, 0);
+}
+
+TEST_F(CliBatch, NothingBeginsIfAnEntryCannotRun) {
+  const auto fails = [&](const std::string& second, const std::string& text,
+                         const Args& more = {}) {
+    write_file(list, R"([{"prompt": "a ring"}, )" + second + "]");
+    expect_failure(batch(more), 2, "vsa generate", text);
+    EXPECT_FALSE(std::filesystem::exists(dir.file("out")));
+  };
+  const std::string place = "--batch " + list + ": entry 00001: ";
+  fails(R"({"prompt": "b", "frames": 15})", place + "frames: expected a multiple of 2");
+  fails(R"({"prompt": "b", "steps": 2000})", place + "steps: expected 1 to 1000, got 2000");
+  fails(R"({"prompt": "b", "topk": 999})", place + "topk: expected 1 to ");
+  fails(R"({"prompt": "b"})", "error: --frames: expected a multiple of 2", {"--frames", "15"});
+}
+
+TEST_F(CliBatch, NoTwoFilesAreTheSame) {
+  const std::string before =
+      R"([{"prompt": "a ring", "name": "list"}, {"prompt": "b", "name": "manifest"}])";
+  write_file(list, before);
+  expect_failure(batch({"-o", dir.file("{name}.y4m"), "--report", dir.file("{name}.json")}), 2,
+                 "vsa generate", "--report of list: expected another file than --batch");
+  expect_failure(batch({"-o", dir.file("{name}.y4m"), "--report", dir.file("{name}.jsonl")}), 2,
+                 "vsa generate", "--report of manifest: expected another file than --manifest");
+  expect_failure(batch({"--manifest", list}), 2, "vsa generate",
+                 "--manifest: expected another file than --batch");
+  EXPECT_EQ(read_file(list), before);
+}
+
+TEST_F(CliBatch, WhatHasNoEffectOrIsMisspeltIsSaid) {
+  write_file(list,
+             R"({"prompts": [{"prompt": "a ring", "stpes": 3, "colour": "red"}], "steps": 3})");
+  const RunResult result = batch();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err,
+              testing::HasSubstr("warning: --batch: steps beside prompts has no effect\n"));
+  EXPECT_THAT(result.err,
+              testing::HasSubstr("warning: stpes: has no effect in an entry; steps is"));
+  EXPECT_EQ(result.err.find("colour"), std::string::npos);
+}
+
+TEST_F(CliBatch, AManifestOfOtherLinesIsRefused) {
+  write_file(list, R"([{"prompt": "a ring"}])");
+  ASSERT_EQ(batch().exit_code, 0);
+  const std::string path = dir.file("out/manifest.jsonl");
+  const nlohmann::json right = nlohmann::json::parse(read_file(path));
+  for (const char* key : {"name", "prompt", "negative_prompt", "seed", "video", "settings"}) {
+    nlohmann::json wrong = right;
+    wrong[key] = nullptr;
+    write_file(path, wrong.dump() + "\n");
+    expect_failure(batch(), 4, "vsa generate", "got another file");
+    wrong.erase(key);
+    write_file(path, wrong.dump() + "\n");
+    expect_failure(batch(), 4, "vsa generate", "got another file");
+  }
+}
+
+TEST_F(CliBatch, LinesThatWereCutShortAreMadeAgain) {
+  write_file(list, R"([{"prompt": "a ring"}])");
+  ASSERT_EQ(batch().exit_code, 0);
+  const std::string path = dir.file("out/manifest.jsonl");
+  const std::string whole = read_file(path);
+  // A crash in mid-line, then the batch goes on, and once more.
+  for (const size_t length : {whole.size() - 20, whole.size() - 1, size_t{12}, size_t{3}}) {
+    write_file(path, whole.substr(0, length));
+    const RunResult again = batch();
+    EXPECT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(batch().exit_code, 0) << length;
+    EXPECT_EQ(batch().out, "") << length;
+  }
+}
+
+TEST_F(CliBatch, P22_AFileOfOneLineIsNoManifest) {
+  write_file(list, R"([{"prompt": "a ring"}])");
+  for (const std::string& text :
+       {std::string("my notes"), std::string("[1, 2]"), std::string("{}")}) {
+    write_file(dir.file("notes.txt"), text);  // without a new line at its end
+    expect_failure(batch({"--manifest", dir.file("notes.txt")}), 4, "vsa generate",
+                   "got another file");
+    EXPECT_EQ(read_file(dir.file("notes.txt")), text);
+  }
+}
+
+TEST_F(CliBatch, FilesWithoutAnEndAreRefused) {
+  write_file(list, R"([{"prompt": "a ring"}])");
+  expect_failure(batch({"--manifest", "/dev/full"}), 4, "vsa generate", "more than 256 MiB");
+  expect_failure(run_vsa({"generate", "--batch", "/dev/zero", "-o", dir.file("{name}.y4m")}), 4,
+                 "vsa generate", "--batch /dev/zero: cannot be read, more than 256 MiB");
+}
+
+TEST_F(CliBatch, PathsThatAreNotUtf8AreKnownAgain) {
+  write_file(list, R"([{"prompt": "a ring"}])");
+  const std::string other = dir.file("m\xFF");
+  std::filesystem::rename(model, other);
+  const Args args = {"generate", "--model", other,
+                     "--steps",  "1",       "--batch",
+                     list,       "-o",      dir.file("o\xFE/{name}.y4m")};
+  EXPECT_EQ(run_vsa(args).exit_code, 0);
+  const RunResult again = run_vsa(args);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.out, "");
 }
 
 TEST_F(CliBatch, PartsShareOneManifest) {
@@ -130,8 +239,17 @@ TEST_F(CliBatch, WrongFilesAndOptions) {
   fails(2, good, "--part: expected I/N", {"--part", "1"});
   fails(2, good, "--compare: expected no --batch", {"--compare"});
   fails(2, good, "--prompt: expected no --batch", {"--prompt", "x"});
+  fails(4, "[\n{\"prompt\": \"a\"},\n{\"prompt\" \"b\"}\n]\n",
+        "line 3: expected JSON, got a syntax error");
+  fails(4, "[{\"prompt\": \"a\"},]", "line 1: expected JSON, got a syntax error");
   std::filesystem::remove(list);
   expect_failure(batch(), 4, "vsa generate", "cannot be read");
+  std::filesystem::create_directory(list);
+  expect_failure(batch(), 4, "vsa generate", "cannot be read, a folder");
+  std::filesystem::remove(list);
+  write_file(list, good);
+  expect_failure(batch({"--manifest", dir.path().string()}), 4, "vsa generate",
+                 "cannot be read, a folder");
 }
 
 }  // namespace

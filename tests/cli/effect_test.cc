@@ -274,6 +274,16 @@ TEST_F(CliEffect, AVideoOnStdoutThatCannotBe) {
   write_file(dir.file("l.txt"), "a\n");
   expect_failure(generate({"--batch", dir.file("l.txt"), "-o", "-"}), 2, "vsa generate",
                  "-o: expected {name} in it");
+  // What is known before the run is said before it.
+  RunOptions nowhere;
+  nowhere.closed_stdout_fd = true;
+  const RunResult refused = generate(to_stdout, nowhere);
+  expect_failure(refused, 4, "vsa generate", "--output: expected a pipe or a file on standard");
+  EXPECT_EQ(refused.err.find("step 1/1"), std::string::npos);
+  RunOptions no_folder;
+  no_folder.environment = {"TMPDIR=/nonexistent/folder"};
+  expect_failure(generate(to_stdout, no_folder), 4, "vsa generate",
+                 "cannot make a folder in /nonexistent/folder: No such file");
   // A full disk keeps the video, and says where.
   RunOptions full;
   full.stdout_path = "/dev/full";

@@ -116,8 +116,21 @@ TEST_F(CliMadeBy, P31_NoneIfNotWanted) {
   }
 }
 
+TEST_F(CliMadeBy, P31_TheContentDecidesNotTheName) {
+  for (const char* name : {"a.MP4", "a.GIF", "f/%d.PNG"}) {
+    expect_made(generate(dir.file(name), {"--contact-sheet", dir.file("S.PNG")}));
+    const std::string file = dir.file(name[0] == 'f' ? "f/0.PNG" : name);
+    EXPECT_EQ(made_by(file)["seed"], 7);
+    std::filesystem::rename(file, dir.file("no extension"));
+    EXPECT_EQ(made_by(dir.file("no extension"))["seed"], 7);
+    EXPECT_EQ(made_by(dir.file("S.PNG"))["seed"], 7);
+  }
+}
+
 TEST_F(CliMadeBy, P31_OtherFiles) {
   expect_made(generate(dir.file("a.y4m")));
+  expect_failure(run_vsa({"verify", "--metadata", dir.file("a.y4m")}), 4, "vsa verify",
+                 "got a y4m video");
   for (const char* name : {"a.y4m", "none.mp4", "tiny/model_index.json"}) {
     expect_failure(run_vsa({"verify", "--metadata", dir.file(name)}), 4, "vsa verify", name);
   }

@@ -141,6 +141,25 @@ TEST(CliUsage, P34_MessagesArePlainSentences) {
            {{"generate", "-o=a.mp4"},
             "vsa generate: error: -o: expected its value as a word of its own, got -o=a.mp4\n"
             "hint: -o a.mp4\n"},
+           {{"generate", "-prompt", "a red circle", "-o", "a.mp4"},
+            "vsa generate: error: unknown option -prompt\nhint: --prompt is an option\n"},
+           {{"generate", "-p", "x", "-output=a.mp4"},
+            "vsa generate: error: unknown option -output\nhint: --output is an option\n"},
+           {{"plan", "-grid", "4,4,4", "-topk", "1"},
+            "vsa plan: error: unknown option -grid\nhint: --grid is an option\n"},
+           {{"-version"}, "vsa: error: unknown option -version\nhint: --version is an option\n"},
+           {{"generate", "-p", "x", "-o", "a.avi"},
+            "vsa generate: error: --output: expected a name ending in .mp4, .gif, .y4m or, for one "
+            "file a frame, like frames/%04d.png, got a.avi\n"},
+           {{"decode", "l.safetensors", "-o", "a"},
+            "vsa decode: error: --output: expected a name ending in .mp4, .gif, .y4m or, for one "
+            "file a frame, like frames/%04d.png, got a\n"},
+           {{"generate", "-p", "x", "-o", "a.mp4", "--model", ""},
+            "vsa generate: error: --model: expected a folder or the name of a model, got nothing\n"
+            "hint: VSA_MODELS names folders of models\n"},
+           {{"verify", ""},
+            "vsa verify: error: model: expected a folder or the name of a model, got nothing\n"
+            "hint: VSA_MODELS names folders of models\n"},
            {{"generate", "-o", "a.mp4", "a", "red", "circle"},
             "vsa generate: error: unexpected word a\n"
             "hint: a prompt of several words stands in quotes: -p \"a red circle\"\n"},

@@ -21,7 +21,9 @@ using testing::HasSubstr;
 TEST_F(Pipeline, R02_R03_ExtentsThatDoNotSuitThePatch) {
   write(test::TinyModel());
   GenerateOptions bad = options();
-  for (const auto& [frames, nearest] : {std::pair{15, 16}, {0, 2}, {-3, 2}, {1, 2}, {999, 128}}) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const auto& [frames, nearest] :
+       {std::pair<int64_t, int>{15, 16}, {0, 2}, {-3, 2}, {1, 2}, {999, 128}, {kMost, 128}}) {
     bad.frames = frames;
     expect_refused(bad, StatusCode::kInvalidArgument,
                    "[generate] frames: expected a multiple of 2 from 2 to 128, got " +
@@ -30,7 +32,7 @@ TEST_F(Pipeline, R02_R03_ExtentsThatDoNotSuitThePatch) {
   bad = options();
   bad.size = {{33, 32}};
   expect_refused(bad, StatusCode::kInvalidArgument, "height: expected a multiple of 4");
-  bad.size = {{32, std::numeric_limits<int64_t>::max() - 8}};
+  bad.size = {{32, kMost}};
   expect_refused(bad, StatusCode::kInvalidArgument, "the nearest is 256");
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/run_plan.h"
+#include "runtime/text/clean.h"
 
 namespace vsa::runtime {
 namespace {
@@ -40,6 +41,19 @@ TEST_F(TextWarnings, P36_WordsItNeverSawAreCountedAndNamed) {
                                     "dragon, castle;")));
   EXPECT_THAT(warnings("b c d e f g h i j k"),
               ElementsAre(HasSubstr("b, c, d, e, f, g, h, i and 2 more")));
+}
+
+TEST_F(TextWarnings, P36_LongWordsAreCut) {
+  std::string dragons;
+  for (int i = 0; i < 1000; ++i) dragons += "\u9F8D";
+  for (const std::string& word : {std::string(100'000, 'q'), dragons, "x" + dragons}) {
+    for (const std::string& warning : warnings("a red " + word)) {
+      EXPECT_LE(warning.size(), 200U);
+      EXPECT_TRUE(text::clean_prompt(warning).ok()) << "no character is cut";
+    }
+  }
+  EXPECT_THAT(warnings("a red " + std::string(100, 'q')).back(),
+              HasSubstr(": " + std::string(40, 'q') + "...;"));
 }
 
 TEST_F(TextWarnings, P36_PiecesTheTokenizerLacksAreCounted) {
