@@ -15,7 +15,8 @@ std::string commit() { return VSA_COMMIT; }
 
 std::string compiler() {
 #if defined(__clang__)
-  const std::string name = fmt::format("clang++ {}", __clang_version__);
+  const std::string name =
+      fmt::format("clang++ {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
 #else
   const std::string name = fmt::format("g++ {}", __VERSION__);
 #endif
