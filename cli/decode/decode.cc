@@ -51,7 +51,7 @@ void run(const DecodeCommand& command) {
   ProgressBar bar;
   runtime::DecodeOptions options;
   options.latents = command.latents;
-  if (!command.model.empty()) options.model = find_model(command.model);
+  if (!command.model.empty()) options.model = find_model("--model", command.model);
   options.vae = command.vae;
   options.cancel = interrupt.flag();
   options.on_progress = [&](const runtime::Progress& p) { bar.update("decode", p.done, p.total); };
