@@ -70,7 +70,8 @@ Json parse_json(const std::filesystem::path& path, const std::string& text) {
     }
     return whole["prompts"];
   }
-  if (text.find_first_not_of(" \t\r\n") == text.find('[')) fail_syntax(path, text);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] == '[') fail_syntax(path, text);
   Json entries = Json::array();
   size_t line_number = 0;
   for (const std::string& line : lines_of(text)) {

@@ -98,7 +98,7 @@ TEST(CliPlan, WrongOptions) {
        {"21,30", "0,1,1", "1,2,3,4", "a,b,c", "1,,2", "4,4,-4", "99999999999,1,1", "1.5,2,2"}) {
     fails({"--grid", wrong, "--topk", "1"}, grid + wrong);
   }
-  fails({"--topk", "1"}, "expected --grid, got none");
+  fails({"--topk", "1"}, "expected --grid or --model, got none");
   fails({"--grid", "4,4,4", "--topk", "1", "--tile", "4,4"}, "--tile: expected");
   fails({"--grid", "4,4,4", "--topk", "1", "--tile", "8,8,8"}, "--tile: expected at most 256");
   fails({"--grid", "4,4,4", "--topk", "1", "--tile", "2000000000,2000000000,2000000000"},
