@@ -203,6 +203,7 @@ void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
   const std::vector<BatchEntry> entries = part_of(all, batch.part.value_or(BatchPart{}));
   const fs::path manifest_path = batch.manifest.empty() ? folder_of(output.video) / "manifest.jsonl"
                                                         : fs::path(batch.manifest);
+  check_distinct({{"--batch", batch.file}, {"--manifest", manifest_path}});  // before it is read
   const Manifest manifest(manifest_path, batch_settings(sampling, output));
   const std::vector<BatchRun> runs = runs_of(entries, manifest, sampling, output);
   check_runs(runs, batch.file, manifest_path);

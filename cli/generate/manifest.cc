@@ -41,7 +41,7 @@ bool is_record(const Json& line) {
 
 /// Whether a line is the beginning of a record, cut short by a full disk or a crash.
 bool begins_as_record(std::string_view line) {
-  constexpr std::string_view kStart = R"({"name":")";
+  constexpr std::string_view kStart = R"({"name":)";
   return line.starts_with(kStart) || kStart.starts_with(line);
 }
 

@@ -69,8 +69,7 @@ Result<Checkpoint> Checkpoint::open(const fs::path& given, const std::string& va
                               index->bytes().size());
   const Result<WeightMap> weight_map = parse_checkpoint_index(text, path.string());
   if (!weight_map.ok()) {
-    const bool is_json = text.starts_with('{') || text.starts_with('[');
-    if (is_json || !is_known_kind(index->bytes())) return weight_map.status();
+    if (text.starts_with('{') || text.starts_with('[')) return weight_map.status();
     return fail(path, "expected a JSON object, got " + file_kind(index->bytes()));
   }
 
