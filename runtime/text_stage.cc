@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/io/mmap.h"
 #include "runtime/nn/elementwise.h"
 #include "runtime/text/cpu/umt5_steps.h"
 #include "runtime/text/umt5.h"
@@ -58,6 +59,8 @@ Result<Texts> encode_texts(const GenerateOptions& options, const ModelFolder& mo
   Texts texts;
   VSA_TRY(encode(*prompt, texts.prompt));
   if (guided) VSA_TRY(encode(*negative, texts.negative));
+  // Nothing reads them again: so the peak is that of the larger stage, not of the sum.
+  for (const auto& [name, tensor] : weights.text_file.tensors()) io::release_pages(tensor.bytes);
   return texts;
 }
 
