@@ -28,8 +28,11 @@ Status check_same_run(const Latents& begun, const GenerateReport& run) {
         "vsa generate");
   }
   json ours = json::parse(made_by_json(run));
-  if (run.transformer_sha256.empty())
-    ours["transformer_sha256"] = theirs.value("transformer_sha256", json());
+  // Before the first step the latents are noise, whatever the weights, and a run that is stopped
+  // there may end before its files are hashed.
+  const json hash = theirs.value("transformer_sha256", json());
+  const bool is_of_no_weights = begun.steps_done == 0 && hash == "";
+  if (run.transformer_sha256.empty() || is_of_no_weights) ours["transformer_sha256"] = hash;
   for (const auto& [key, value] : ours.items()) {
     if (std::ranges::find(kFree, key) != kFree.end()) continue;
     const json other = theirs.value(key, json());

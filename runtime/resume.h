@@ -10,7 +10,8 @@ namespace vsa::runtime {
 
 /// Whether the latents are of this run: all that made_by_json says of both must be equal, but for
 /// the software, the names of things and the speed of playing. Weights are compared by their hash;
-/// while the report has none yet, they are not.
+/// while the report has none yet, or a run that was stopped before its first step had none, they
+/// are not.
 /// @return InvalidArgument naming the first setting that differs
 Status check_same_run(const Latents& begun, const GenerateReport& run);
 

@@ -67,6 +67,26 @@ TEST_F(Resume, UniPcGoesOnWithTheSameBits) {
   expect_same_bits_after_every_step();
 }
 
+TEST_F(Resume, OnlyARunWithoutAStepMayHaveNoHashOfItsWeights) {
+  write(test::TinyModel());
+  const std::vector<uint8_t> want = run(four_steps()).rgb;
+  for (const int64_t steps : {0, 1}) {
+    interrupt(four_steps(), steps);
+    Latents begun = load_latents(four_steps().latents).value();
+    nlohmann::json made_by = nlohmann::json::parse(begun.made_by);
+    made_by["transformer_sha256"] = "";
+    begun.made_by = made_by.dump();
+    GenerateOptions resumed = four_steps();
+    resumed.resume = folder_ / "begun.safetensors";
+    throw_if_error(save_latents(resumed.resume, begun).status());
+    if (steps == 0) {
+      EXPECT_EQ(run(resumed).rgb, want);
+    } else {
+      EXPECT_THAT(fail(resumed).message(), HasSubstr("[resume] transformer_sha256: expected"));
+    }
+  }
+}
+
 TEST_F(Resume, UniPcSavesWhatItNeeds) {
   write(unipc_model());
   for (const auto& [steps, tensors] : {std::pair{0, 0}, {1, 2}, {2, 3}, {3, 3}}) {
