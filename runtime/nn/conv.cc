@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <map>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <utility>
 
 #include "runtime/io/mmap.h"
 #include "runtime/nn/buffer.h"
 #include "runtime/nn/convert.h"
-#include "runtime/nn/isa.h"
+#include "runtime/nn/onednn.h"
 #include "runtime/nn/weight_change.h"
 
 namespace vsa::nn {
@@ -18,14 +17,6 @@ namespace {
 using dnnl::memory;
 constexpr auto kF32 = memory::data_type::f32;
 
-dnnl::engine& cpu_engine() {
-  static dnnl::engine engine = [] {
-    throw_if_error(check_isa());  // oneDNN takes orders before its first product alone
-    return dnnl::engine(dnnl::engine::kind::cpu, 0);
-  }();
-  return engine;
-}
-
 dnnl::primitive_attr attributes(Into into) {
   dnnl::post_ops ops;
   if (into == Into::kAdd) ops.append_sum(1.0F);
@@ -33,18 +24,6 @@ dnnl::primitive_attr attributes(Into into) {
   attr.set_post_ops(ops);
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);  // or every primitive would keep its own
   return attr;
-}
-
-int64_t floats_of(const memory::desc& desc) {
-  return static_cast<int64_t>((desc.get_size() + sizeof(float) - 1) / sizeof(float));
-}
-
-/// Memory of the calling thread, as large as any convolution needed so far.
-memory scratchpad(const memory::desc& desc) {
-  thread_local Buffer buffer;
-  const int64_t floats = floats_of(desc);
-  if (buffer.size() < floats) buffer = Buffer(floats);
-  return {desc, cpu_engine(), buffer.data()};
 }
 
 memory::desc channels_last(int64_t channels, int64_t frames, int64_t height, int64_t width) {

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
 #include "runtime/io/mmap.h"
 #include "runtime/nn/convert.h"
-#include "runtime/nn/isa.h"
+#include "runtime/nn/onednn.h"
 #include "runtime/nn/parallel.h"
 #include "runtime/nn/weight_change.h"
 
@@ -20,14 +19,6 @@ namespace {
 
 using dnnl::memory;
 constexpr auto kF32 = memory::data_type::f32;
-
-dnnl::engine& cpu_engine() {
-  static dnnl::engine engine = [] {
-    throw_if_error(check_isa());  // oneDNN can be limited only before its first product
-    return dnnl::engine(dnnl::engine::kind::cpu, 0);
-  }();
-  return engine;
-}
 
 memory::desc row_major(int64_t rows, int64_t cols) {
   return {{rows, cols}, kF32, memory::format_tag::ab};
@@ -45,14 +36,6 @@ dnnl::primitive_attr attributes(Activation activation) {
   // oneDNN's own scratchpad belongs to the primitive, and one primitive runs on many threads here.
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
-}
-
-/// Memory of the calling thread, as large as any primitive needed so far.
-memory scratchpad(const memory::desc& desc) {
-  thread_local Buffer buffer;
-  const auto floats = static_cast<int64_t>((desc.get_size() + sizeof(float) - 1) / sizeof(float));
-  if (buffer.size() < floats) buffer = Buffer(floats);
-  return {desc, cpu_engine(), buffer.data()};
 }
 
 /// A multiplication for a certain number of rows.

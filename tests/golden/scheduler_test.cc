@@ -8,6 +8,7 @@
 #include "runtime/io/safetensors.h"
 #include "runtime/sampler/few_step.h"
 #include "runtime/sampler/sampler.h"
+#include "tests/runtime_support/stored_tensors.h"
 
 namespace vsa::sampler {
 namespace {
@@ -27,13 +28,7 @@ class SchedulerGolden : public testing::Test {
                                         "tests/golden/schedulers.safetensors")
                   .value()) {}
 
-  Values golden(const std::string& name) const {
-    const io::TensorView* view = file_.find(name);
-    if (view == nullptr) throw std::runtime_error("no golden tensor " + name);
-    Values values(static_cast<size_t>(view->num_elements()));
-    throw_if_error(io::copy_as_f32(*view, values));
-    return values;
-  }
+  Values golden(const std::string& name) const { return test::golden_tensor(file_, name).values; }
 
   /// The stand-in for a model that the golden runs had.
   Values predict(int64_t step, const Values& x) const {

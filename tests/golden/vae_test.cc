@@ -9,6 +9,7 @@
 #include "runtime/vae/cpu/model.h"
 #include "runtime/vae/decoder.h"
 #include "runtime/vae/encoder.h"
+#include "tests/runtime_support/stored_tensors.h"
 #include "tests/support/compare.h"
 
 namespace vsa::vae {
@@ -20,10 +21,7 @@ const std::filesystem::path kGolden = std::filesystem::path(VSA_SOURCE_DIR) / "t
 constexpr double kRelativeL2 = 1e-5;
 
 /// A tensor of expected.safetensors.
-struct Golden {
-  std::vector<int64_t> shape;  ///< [channels, frames, height, width]
-  std::vector<float> values;
-};
+using Golden = test::TinyTensor;  // [channels, frames, height, width]
 
 double relative_l2(std::span<const float> got, std::span<const float> want) {
   const auto flat = [](std::span<const float> x) {
@@ -69,13 +67,7 @@ class VaeGolden : public testing::TestWithParam<const char*> {
         checkpoint_(io::Checkpoint::open(folder_).value()),
         expected_(io::SafetensorsFile::open(folder_ / "expected.safetensors").value()) {}
 
-  Golden golden(const std::string& name) const {
-    const io::TensorView* view = expected_.find(name);
-    if (view == nullptr) throw std::runtime_error("no golden tensor " + name);
-    Golden tensor{view->shape, std::vector<float>(static_cast<size_t>(view->num_elements()))};
-    throw_if_error(io::copy_as_f32(*view, tensor.values));
-    return tensor;
-  }
+  Golden golden(const std::string& name) const { return test::golden_tensor(expected_, name); }
 
   std::unique_ptr<Model> model(Half half) {
     return cpu::make_model(find_weights(config_, half, checkpoint_, report_).value()).value();

@@ -9,6 +9,7 @@
 #include "runtime/text/cpu/umt5_steps.h"
 #include "runtime/text/umt5.h"
 #include "tests/runtime_support/rename.h"
+#include "tests/runtime_support/stored_tensors.h"
 #include "tests/support/compare.h"
 #include "tests/unit/runtime/io/files.h"
 
@@ -21,27 +22,10 @@ const fs::path kFolder = fs::path(VSA_SOURCE_DIR) / "tests/golden/wan-diffusers"
 // Both sides sum in f32, in other orders; a wrong convention is off by more than 1e-2.
 constexpr double kRelativeL2 = 1e-5;
 
-std::vector<float> values_of(const io::TensorView& view) {
-  std::vector<float> values(static_cast<size_t>(view.num_elements()));
-  throw_if_error(io::copy_as_f32(view, values));
-  return values;
-}
-
-/// All tensors of a checkpoint by value.
-test::TinyTensors tensors_of(const io::Checkpoint& checkpoint) {
-  test::TinyTensors tensors;
-  for (const auto& [name, view] : checkpoint.tensors()) {
-    tensors[name] = {view.shape, values_of(view)};
-  }
-  return tensors;
-}
-
 class WanDiffusers : public testing::Test {
  protected:
   std::vector<float> golden(const std::string& name) const {
-    const io::TensorView* view = expected_.find(name);
-    if (view == nullptr) throw std::runtime_error("no golden tensor " + name);
-    return values_of(*view);
+    return test::golden_tensor(expected_, name).values;
   }
 
   static void expect_near(const std::vector<float>& got, const std::vector<float>& want) {
@@ -126,7 +110,7 @@ TEST_F(WanDiffusers, VelocityWithoutGates) { expect_near(velocity({}), golden("v
 
 TEST_F(WanDiffusers, VelocityUnderWansNames) {
   const auto model = runtime::ModelFolder::open(kFolder).value();
-  const auto tensors = tensors_of(model.open_transformer().value());
+  const auto tensors = test::tensors_of(model.open_transformer().value());
   const fs::path file = scratch_ / "wan2.1_t2v.safetensors";
   test::TinyTensors prefixed;
   for (const auto& [name, tensor] : test::with_wan_names(tensors)) {

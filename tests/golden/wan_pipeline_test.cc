@@ -13,6 +13,7 @@
 #include "runtime/preview.h"
 #include "runtime/vae_stage.h"
 #include "tests/runtime_support/rename.h"
+#include "tests/runtime_support/stored_tensors.h"
 #include "tests/support/compare.h"
 #include "tests/unit/runtime/io/files.h"
 
@@ -27,12 +28,6 @@ using testing::HasSubstr;
 const fs::path kFolder = fs::path(VSA_SOURCE_DIR) / "tests/golden/wan-diffusers";
 // Four steps with guidance 5 multiply the rounding of a pass, which is below 1e-6.
 constexpr double kRelativeL2 = 1e-4;
-
-std::vector<float> values_of(const io::TensorView& view) {
-  std::vector<float> values(static_cast<size_t>(view.num_elements()));
-  throw_if_error(io::copy_as_f32(view, values));
-  return values;
-}
 
 class WanPipelineGolden : public testing::Test {
  protected:
@@ -57,9 +52,7 @@ class WanPipelineGolden : public testing::Test {
   }
 
   std::vector<float> golden(const std::string& name) const {
-    const io::TensorView* view = expected_.find(name);
-    if (view == nullptr) throw std::runtime_error("no golden tensor " + name);
-    return values_of(*view);
+    return test::golden_tensor(expected_, name).values;
   }
 
   /// Runs, and compares the latents that were saved.
@@ -84,10 +77,7 @@ class WanPipelineGolden : public testing::Test {
                                       : part == Part::kTextEncoder
                                           ? model.open_text_encoder().value()
                                           : model.open_vae().value();
-    test::TinyTensors tensors;
-    for (const auto& [name, view] : checkpoint.tensors()) {
-      tensors[name] = {view.shape, values_of(view)};
-    }
+    const test::TinyTensors tensors = test::tensors_of(checkpoint);
     const fs::path file = folder_ / (std::string(name(part)) + ".safetensors");
     test::write_tensors(file, part == Part::kTransformer   ? test::with_wan_names(tensors)
                               : part == Part::kTextEncoder ? test::with_wan_t5_names(tensors)
@@ -103,10 +93,7 @@ class WanPipelineGolden : public testing::Test {
   /// Makes one number of a part NaN.
   static void spoil(const fs::path& file, const std::string& tensor) {
     const auto checkpoint = io::Checkpoint::open(file).value();
-    test::TinyTensors tensors;
-    for (const auto& [name, view] : checkpoint.tensors()) {
-      tensors[name] = {view.shape, values_of(view)};
-    }
+    test::TinyTensors tensors = test::tensors_of(checkpoint);
     tensors.at(tensor).values[1] = std::numeric_limits<float>::quiet_NaN();
     test::write_tensors(file, tensors);
   }

@@ -12,6 +12,7 @@
 #include "runtime/text/cpu/umt5_steps.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/umt5.h"
+#include "tests/runtime_support/stored_tensors.h"
 #include "tests/support/compare.h"
 
 namespace vsa {
@@ -45,11 +46,7 @@ class WanGolden : public testing::Test {
                    .value()) {}
 
   Golden golden(const std::string& name) const {
-    const io::TensorView* view = expected_.find(name);
-    if (view == nullptr) throw std::runtime_error("no golden tensor " + name);
-    Golden tensor{std::vector<float>(static_cast<size_t>(view->num_elements()))};
-    throw_if_error(io::copy_as_f32(*view, tensor.values));
-    return tensor;
+    return {test::golden_tensor(expected_, name).values};
   }
 
   std::vector<int32_t> ids() const {
