@@ -47,9 +47,9 @@ inline constexpr const char* kModelIndex = "model_index.json";
 ///         video, Wan2.2, or other classes of transformer, text encoder, VAE or scheduler
 Result<ModelIndex> parse_model_index(const nlohmann::json& index);
 
-/// What Wan2.1's models are run with where nothing else is said: 81 frames of 832x480 pixels in 50
-/// steps at guidance 5, and for those that were distilled to three steps 61 frames of 832x448
-/// without guidance.
+/// The settings of a Wan2.1 model whose folder names none: 81 frames of 832x480 pixels in 50 steps
+/// at guidance 5; with few_steps, for models that were distilled to three steps, 61 frames of
+/// 832x448 pixels without guidance.
 ModelDefaults wan_defaults(bool few_steps);
 
 }  // namespace vsa::runtime

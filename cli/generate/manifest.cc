@@ -102,7 +102,7 @@ Json batch_settings(const SamplingOptions& sampling, const OutputOptions& output
 
 Manifest::Manifest(fs::path path, Json settings)
     : path_(std::move(path)), settings_(std::move(settings)) {
-  std::error_code ignored;  // what cannot be looked at cannot be written, which is said then
+  std::error_code ignored;  // a path that cannot be examined fails in `add`, with the reason
   if (!fs::exists(path_, ignored)) return;
   std::istringstream file(read_text_file("--manifest", path_));
   for (std::string line; std::getline(file, line);) {
@@ -130,7 +130,7 @@ bool Manifest::has(const BatchEntry& entry, const fs::path& video) const {
   const Json& record = it->second;
   const bool frames = video.filename().string().find('%') != std::string::npos;
   const bool same_seed = entry.seed < 0 || record["seed"] == entry.seed;
-  std::error_code ignored;  // what cannot be looked at is made again, and that says why it cannot
+  std::error_code ignored;  // a path that cannot be examined fails when it is written
   return record["prompt"] == entry.prompt && same_seed &&
          record["negative_prompt"] == entry.negative_prompt &&
          record.value("own_settings", Json::object()) == entry.own &&

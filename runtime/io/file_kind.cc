@@ -30,6 +30,9 @@ constexpr const char* kXml = "an XML text, perhaps the error of a server; downlo
 constexpr const char* kJson = "a JSON text";
 constexpr const char* kPickle =
     "a Python pickle, as old PyTorch checkpoints are; convert it to safetensors";
+constexpr const char* kGguf =
+    "a GGUF file, whose packed types are not computed with; take the f16 or bf16 safetensors of "
+    "the same model";
 constexpr const char* kGzip = "a gzip archive; unpack it first";
 constexpr const char* kArchive = "an archive; unpack it first";
 constexpr const char* kPicture = "a picture";
@@ -40,10 +43,7 @@ constexpr auto kSignatures = std::to_array<Signature>({
     {4, "ftyp"sv, "an MP4 video"},
     {0, "PK\x03\x04"sv,
      "a ZIP archive, as PyTorch's .pt, .pth and .bin files are; convert it to safetensors"},
-    {0, "GGUF"sv,
-     "a GGUF file, whose packed types are not computed with; take the f16 or bf16 safetensors of "
-     "the "
-     "same model"},
+    {0, "GGUF"sv, kGguf},
     {0, "\x80\x02"sv, kPickle},
     {0, "\x80\x03"sv, kPickle},
     {0, "\x80\x04\x95"sv, kPickle},
@@ -150,11 +150,7 @@ std::string foreign_weights(const std::filesystem::path& path) {
              how_to_convert(path);
     }
   }
-  if (extension == ".gguf") {
-    return "a GGUF file, whose packed types are not computed with; take the f16 or bf16 "
-           "safetensors "
-           "of the same model";
-  }
+  if (extension == ".gguf") return kGguf;
   return {};
 }
 

@@ -40,7 +40,7 @@ std::vector<VendorLibraryInfo> vendor_libraries(BackendId id) {
     if (library.ok()) {
       detail = fmt::format("{}, {}", text_of((*library)->version()), (*library)->path());
     } else {
-      // The name is said beside it.
+      // `name` has the library already, so the detail leaves out the beginning of the message.
       const std::string begin = fmt::format("[vendor_library] {}: ", name);
       detail = library.status().message();
       if (detail.starts_with(begin)) detail.erase(0, begin.size());
