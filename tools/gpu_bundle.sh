@@ -1,18 +1,15 @@
 #!/bin/sh
 # Gathers what a machine with a GPU needs to run tests and bench of the CUDA backend without building:
 # programs, the shared libraries they were linked with, and tools/gpu_run.sh, into <build>/bundle and, compressed to
-# a fifth, <build>/bundle.tar.xz. The build has the targets gpu_tests, vsa_shared and vsa_cli_small. "cli" adds the
-# whole vsa and its tests instead of the small one; their video libraries take 250 MB.
-# usage: tools/gpu_bundle.sh [build directory [cli]]
+# a fifth, <build>/bundle.tar.xz. The build has the targets gpu_tests, vsa_shared, vsa_cli_small and cli_cuda_tests.
+# usage: tools/gpu_bundle.sh [build directory]
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 bundle=$build/bundle
 rm -rf "$bundle"
 mkdir -p "$bundle/lib"
-vsa=cli/vsa_cli_small
-[ "${2:-}" != cli ] || vsa="cli/vsa tests/cli_tests"
-programs="tests/gpu_tests $vsa"
+programs="tests/gpu_tests tests/cli_cuda_tests cli/vsa_cli_small"
 cp tools/gpu_run.sh bench/gpu.txt bench/gpu/*.py "$bundle/"
 git describe --always --dirty > "$bundle/COMMIT"
 cp -L "$build/src/libvsa.so" "$bundle/"
@@ -26,6 +23,6 @@ for program in $programs libvsa.so; do
 done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread)\.so' | while read -r library; do
   cp -L "$library" "$bundle/lib/"
 done
-[ -e "$bundle/vsa" ] || mv "$bundle/vsa_cli_small" "$bundle/vsa"
+mv "$bundle/vsa_cli_small" "$bundle/vsa"
 tar -C "$build" -cf - bundle | xz -T0 > "$bundle.tar.xz"
 du -sh "$bundle" "$bundle.tar.xz"
