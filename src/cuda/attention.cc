@@ -21,13 +21,13 @@ struct Branches {
   }
   bool fine;
   bool has_coarse;  ///< the coarse branch is part of the output
-  bool coarse_out;  ///< and is to be computed
+  bool coarse_out;  ///< this call computes coarse_out, because the caller does not pass it
   bool select;
-  bool fused;  ///< combine happens in the fine kernel
+  bool fused;  ///< the epilogue of the fine kernel does the work of combine
   bool coarse() const { return coarse_out || select; }
 };
 
-/// One call: memory first, then launches.
+/// One call: the constructor takes all memory, `run` enqueues the kernels.
 class Forward {
  public:
   Forward(const Context& context, const AttentionArgs& args)
@@ -83,7 +83,8 @@ class Forward {
   }
 
  private:
-  /// Unless they were given: memory for the means of x, and a part of the pool stage.
+  /// Unless the caller passes the means of x: takes memory for them, and adds x to the tensors that
+  /// the pool kernel reads.
   void take_means(const ConstTensor& x, const PlanTable& plan, int64_t rows, ConstTensor& means) {
     if (!means.empty()) return;
     const Tensor taken = call_.workspace.take_f32({x.shape[0], x.shape[1], rows, x.shape[3]});
@@ -148,10 +149,10 @@ class Forward {
   Call call_;
   PlanTables plans_;
   SelectRules rules_;
-  PoolParams pool_;    // of the means that were not given
-  CoarseArgs coarse_;  // with the means that were given, and memory for what was not
+  PoolParams pool_;    // for the means that the caller does not pass
+  CoarseArgs coarse_;  // the means that the caller passes, and memory for the others
   float2* stats_ = nullptr;
-  ConstTensor coarse_out_;  // given or computed
+  ConstTensor coarse_out_;  // passed by the caller or computed
   Lut selected_;
   ConstLut lut_;
   std::unique_ptr<FineRun> fine_;

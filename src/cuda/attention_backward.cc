@@ -50,7 +50,7 @@ class Backward {
       if (branches_.pooled_gradients) {
         dcoarse_out_ = means(args.q, plans_.q(), *args.q_plan);
         coarse_.dcoarse_out = dcoarse_out_;
-        coarse_.dq_pooled = coarse_out_;  // which is not needed any more by then
+        coarse_.dq_pooled = coarse_out_;  // replaces coarse_out, which has no reader left by then
         coarse_.dk_pooled = means(args.k, plans_.kv(), *args.kv_plan);
         coarse_.dv_pooled = v_pooled;  // likewise
       }

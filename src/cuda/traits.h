@@ -18,7 +18,7 @@ inline constexpr BackendTraits kTraits{
     .dtype_remedy = "convert it, or take the cpu backend",
     .head_dim_remedy = "the cpu backend takes multiples of 8 up to 256"};
 
-/// Libraries that it loads at run time where they are there.
+/// The libraries that the backend loads at run time if they are installed.
 inline constexpr std::string_view kCublasName = "cuBLAS";
 inline constexpr std::string_view kCudnnName = "cuDNN";
 inline constexpr std::string_view kNcclName = "NCCL";

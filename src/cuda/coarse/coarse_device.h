@@ -9,7 +9,7 @@
 
 namespace vsa::cuda {
 
-inline constexpr int kColumns = kCoarseColumns;  // of the output of a CTA, in both products
+inline constexpr int kColumns = kCoarseColumns;  // of the output of a CTA, scores and out alike
 
 struct HeadIdx {
   int b, h, kv;

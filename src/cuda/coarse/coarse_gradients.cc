@@ -25,7 +25,7 @@ AnyTensor part(AnyTensor t, int64_t b, int64_t h, int64_t num_heads) {
 
 }  // namespace
 
-/// Some heads of a call.
+/// The heads of a call that are computed at a time.
 struct CoarseGradients::Chunk {
   CoarseBackwardParams params;
   int64_t batch;

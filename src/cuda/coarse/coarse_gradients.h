@@ -5,9 +5,10 @@
 
 namespace vsa::cuda {
 
-/// Scores and their gradients are computed for some heads at a time, for 64 MiB of them or for one
-/// kv head, so that they stay small beside the gradients of tokens. If all heads fit at once, the
-/// scores are kept from `forward` to `backward`; otherwise `backward` computes them again.
+/// Scores and their gradients are computed for a chunk of heads at a time: for as many kv heads as
+/// fit into 64 MiB, or for one. So they take little memory beside the gradients of tokens. If all
+/// heads fit into one chunk, `backward` reads the scores that `forward` has left; otherwise it
+/// computes them again.
 class CoarseGradients {
  public:
   /// Takes the memory; memory for gradients only if `backward` is true.

@@ -23,8 +23,9 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kCtas = 3;   // on a multiprocessor
 constexpr int kRows = 32;  // of a CTA
-// This division was the fastest of those that were tried at 512 tiles. Choosing another one by size
-// would change the order of the sum, and thereby make the bits of a batch item depend on the batch.
+// Two warps side by side in two groups were the fastest division of the work at 512 tiles. A
+// division chosen by the size of the call would change the order of the sums, so that the bits of a
+// batch item would depend on the size of the batch.
 constexpr int kAcross = 2;  // warps side by side
 constexpr int kGroups = kThreads / 32 / kAcross;
 constexpr int kTerms = 32;  // kv tiles of one group in a step
@@ -206,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, kCtas)
     const int term = group * kTerms + Sum::member() * 2;
     const float* a = scores_of(step) + first_row * kPitch + term;
     const float* b = v_of(step) + term * kPitchOfV + first_column + Sum::group() * 2;
-#pragma unroll 1  // unrolled, it needs more registers
+#pragma unroll 1  // unrolled, the loop needs more registers
     for (int t = 0; t < kTerms; t += 16) {
       sum.add<2>(
           [&](int m, int half, int i) { return two(a + (m * 16 + half * 8) * kPitch + t + i * 8); },

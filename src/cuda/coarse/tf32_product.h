@@ -1,6 +1,6 @@
 // A product of 64 x 64 elements on tensor cores by one CTA, from operands split into high and low
-// tf32 parts (tf32_sum.h). Here tensor cores add up all terms, as there are no registers for
-// partial sums beside the sums. Device-only.
+// tf32 parts (tf32_sum.h). Unlike there, tensor cores add up all terms, because no registers are
+// left for partial sums. Device-only.
 //
 //   a, b in global memory -> cp.async, 4 bytes each -> 3 stages of 16 terms in shared memory
 //                         -> split into high and low -> mma.sync -> 64 x 64 sums in registers

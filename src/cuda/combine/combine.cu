@@ -13,7 +13,7 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kElements = 8;
+constexpr int kElements = 8;  // of a thread, 16 bytes
 
 /// grid: x tiles, y heads, z batch
 template <class AnyRows>

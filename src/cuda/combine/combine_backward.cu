@@ -4,10 +4,11 @@
 //                                         delta = sum over head_dim of fine_out * dfine_out
 //   each tile:   sum over its tokens of gate_coarse * dout -> dcoarse_out
 //
-// A CTA processes one tile of one head; a thread processes 8 adjacent elements (16 bytes) of a row,
-// 8 or 16 rows are processed at once, and two of these groups of rows are loaded before the first
-// is used. Shared memory: positions of the tokens 1 KiB, sums over the rows of a thread 4 KiB.
-// Barriers: __syncthreads after the positions and before the sums are added.
+// A CTA processes one tile of one head. A thread processes 8 adjacent elements (16 bytes) of a row,
+// so the CTA processes 8 rows at once (head_dim 128) or 16 (head_dim 64); a thread loads two of its
+// rows before it uses the first. Shared memory: positions of the tokens 1 KiB, for each thread the
+// sums over its rows 4 KiB. Barriers: __syncthreads after the positions, and before the sums of the
+// threads are added.
 #include "src/cuda/combine/combine_backward.h"
 #include "src/cuda/plan/token_pieces.h"
 #include "src/cuda/support/numbers.h"
@@ -16,11 +17,12 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kInFlight = 2;  // tokens of a thread that are loaded before the first one is used
+constexpr int kInFlight = 2;  // tokens that a thread loads before it uses the first one
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr int kCtasOfSm = 4;  // with 5, there are too few registers
+constexpr int kCtasOfSm = 4;  // registers do not suffice for 5
 #else
-// These three constants take 115 us at [1, 12, 32768, 128] on H200; others took 117 to 211 us.
+// With these values of kThreads, kInFlight and kCtasOfSm the kernel takes 115 us at
+// [1, 12, 32768, 128] on an H200; other values that were tried took 117 to 211 us.
 constexpr int kCtasOfSm = 5;
 #endif
 

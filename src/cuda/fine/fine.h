@@ -30,8 +30,9 @@ class FineRun {
 
   /// Enqueues the kernel, on plans that were built on the same stream:
   ///   args.out = gate_fine * fine + gate_coarse * coarse_out
-  /// Everything that it reads besides the results of `prepare` must have been complete before the
-  /// last kernel of `prepare` started (PDL). The bits do not depend on at.num_sms.
+  /// The kernel may start before the last kernel of `prepare` has ended (PDL). Everything else that
+  /// it reads must have been complete before that kernel started. The bits do not depend on
+  /// at.num_sms.
   virtual Status launch(const CallSite& at, const FineArgs& args, const PlanTables& plans,
                         const FineCombine& combine) const = 0;
 };

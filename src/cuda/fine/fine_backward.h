@@ -14,8 +14,8 @@ struct FineBackwardInput {
   const float* delta = nullptr;  // [B, H, Sq] contiguous: sum over d of fine_out * dout
   float scale = 0.0F;
   ConstLut lut;  // [B, H, Nq, pitch]; entries that name no kv tile are ignored
-  // Gradients of the pooled tensors, contiguous; null: none. Every token of a tile gets the tile's
-  // divided by its length.
+  // Gradients of the pooled tensors, contiguous; null: none. The gradient of a tile, divided by its
+  // length, is added to that of each of its tokens.
   const float* dq_pooled = nullptr;  // [B, H, Nq, D]
   const float* dk_pooled = nullptr;  // [B, H_kv, Nk, D]
   const float* dv_pooled = nullptr;  // [B, H_kv, Nk, D]

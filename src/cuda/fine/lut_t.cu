@@ -6,10 +6,10 @@
 //   fill_kernel    bitmap, offset -> index: the query tiles that keep each kv tile, ascending
 //
 // In count_kernel and fill_kernel a CTA of 16 warps processes 32 kv tiles of one head, and each
-// warp a range of rows of the table. A lane has one row at a time; the 32 bits of which kv tiles it
-// keeps are one word of the bitmap. A ballot for each of the 32 bits transposes the words of 32
-// lanes, so that the rows that keep a kv tile are known in ascending order. Shared memory: 2 KiB,
-// a count for each warp and kv tile; scan_kernel 256 bytes. Barriers: __syncthreads after the
+// warp a range of rows of the table. A lane processes one row at a time. One word of the bitmap
+// says which of the 32 kv tiles the row keeps. 32 ballots, one for each bit, transpose the words of
+// the 32 lanes, so that the rows that keep a kv tile are known in ascending order. Shared memory: 2
+// KiB, a count for each warp and kv tile; scan_kernel 256 bytes. Barriers: __syncthreads after the
 // counts.
 #include "src/cuda/fine/lut_t.h"
 #include "src/cuda/support/launch.h"

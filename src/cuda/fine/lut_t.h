@@ -11,23 +11,23 @@
 
 namespace vsa::cuda {
 
-/// The transpose of a table, as kernels read it. Of kv tile j of head (b, h), row
-/// r = (b * num_heads + h) * num_kv_tiles + j: index[offset[r]] to index[offset[r + 1] - 1] are the
-/// query tiles that keep it, ascending. The row of a query head, never of a kv head.
+/// The transpose of a table, as kernels read it. Row r = (b * num_heads + h) * num_kv_tiles + j has
+/// the query tiles of head (b, h) that keep kv tile j: index[offset[r]] to index[offset[r + 1] -
+/// 1], ascending. h is a query head: the heads that share a kv head have rows of their own.
 struct LutT {
   const int64_t* offset = nullptr;  // [B * H * Nk + 1]
   const int32_t* index = nullptr;
 };
 
-/// Memory of a transpose: 4 bytes for each entry of the table, a bit for each pair of tiles of a
-/// head, 8 bytes for each of its kv tiles.
+/// A transpose in the workspace of a call: 4 bytes for each entry of the table, and for each head 8
+/// bytes for each kv tile and a bit for each pair of a query tile and a kv tile.
 class TransposedLut {
  public:
   TransposedLut(Carver& workspace, const LutDims& dims, int64_t num_kv_tiles);
 
-  /// Enqueues the kernels that fill it. Rows of the table must ascend; entries from num_kv_tiles on
-  /// and repeated entries are ignored, and nothing out of range is written whatever the table
-  /// holds. No atomics: the same table gives the same transpose.
+  /// Enqueues the kernels that fill it. Rows of the table must ascend. Entries from num_kv_tiles on
+  /// and repeated entries are ignored, and whatever the table holds, nothing is written out of
+  /// range. The kernels use no atomics, so the same table gives the same transpose.
   Status build(const CallSite& at, const ConstLut& lut) const;
 
   LutT view() const { return {offset_, index_}; }

@@ -4,9 +4,10 @@
 //                                                                   +-> mean of the tile -> pooled
 //
 // A CTA processes one tile of all heads; a thread has 8 adjacent elements (16 bytes) of one head
-// and processes the tokens of the tile one after the other. An RMSNorm over all heads reads x once
-// more before, one warp for each token; the L2 serves the second read. Shared memory: positions and
-// rstd of the tokens, 2 KiB. Barriers: __syncthreads after the positions and after rstd.
+// and processes the tokens of the tile one after the other. For an RMSNorm over all heads the CTA
+// first reads all of its x once, one warp for each token, to compute rstd; it then reads x from L2.
+// Shared memory: positions and rstd of the tokens, 2 KiB. Barriers: __syncthreads after the
+// positions and after rstd.
 #include "src/cuda/norm_rope_pool/norm_rope_pool.h"
 #include "src/cuda/plan/tile_positions.h"
 #include "src/cuda/support/half_type.h"

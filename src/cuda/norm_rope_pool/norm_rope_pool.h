@@ -23,6 +23,7 @@ struct NormRopePoolParams {
   int32_t num_heads = 0;
   int32_t head_dim = 0;  // 64 or 128
 };
+/// Enqueues the kernel.
 Status run_norm_rope_pool(const CallSite& at, const NormRopePoolParams& params, DType dtype,
                           int64_t batch);
 

@@ -3,7 +3,8 @@
 //   plan_kernel     PlanShape (kernel parameter), runs -> blocks, tile_len; a thread for each tile
 //   upload_kernel   words in kernel parameters -> global memory; a thread for each word
 //
-// Neither uses shared memory. The host passes the shape of a grid, or 8 bytes for each run.
+// Neither uses shared memory. Of a video the host passes only the shape of its grid, of prefixes
+// and tile order 8 bytes for each run.
 #include <algorithm>
 #include <cstring>
 
@@ -78,7 +79,7 @@ Status PlanTables::build(const CallSite& at) const {
       at, plan_kernel,
       {.grid = dim3(grid_extent(most_tiles, kThreads), static_cast<unsigned>(num_tables_)),
        .block = dim3(kThreads),
-       .overlaps_previous = true},  // behind the caller's own kernels, too
+       .overlaps_previous = true},  // the previous kernel may be one of the caller's
       TableParams{tables_[0], runs_[0]}, TableParams{tables_[last], runs_[last]});
 }
 

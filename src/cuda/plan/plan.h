@@ -1,5 +1,5 @@
-// A tile plan as tables for kernels, which are filled on the device from kernel parameters, so that
-// no host memory must outlive the call. Host-only.
+// A tile plan as tables for kernels. They are filled on the device from kernel parameters, so the
+// host may free its memory when the call returns. Host-only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@
 
 namespace vsa::cuda {
 
-/// The inputs of make_block for a plan.
+/// A plan on the host, as make_block (block.h) needs it.
 struct PlanImage {
   PlanShape shape;
   std::vector<Run> runs;  // [num_runs]
@@ -29,7 +29,8 @@ struct PlanTable {
   int32_t* tile_len = nullptr;  // [num_tiles]
 };
 
-/// The tables of one or two plans in a workspace. Two that are the same object share one table.
+/// The tables of one or two plans in a workspace. If both are the same object, they share one
+/// table.
 class PlanTables {
  public:
   /// Takes the memory. Call `status` before anything else, and `build` before a kernel reads the

@@ -6,9 +6,9 @@
 //        +---- one warp for each pair -+-> common and exclusive steps -> heads, entries
 //
 // A CTA has 8 warps, and each warp writes one schedule. Shared memory: for each warp two rows of
-// num_kv_tiles bits, and one byte for each kv block, its length; if that is more than 48 KiB, none:
-// then binary searches in the table replace the bits. __syncthreads separates filling from use.
-// The same lists give the same schedule.
+// num_kv_tiles bits, and for each kv block one byte, its length. If that is more than 48 KiB, the
+// kernel uses no shared memory, and searches the table instead. __syncthreads separates filling
+// from use. The same lists give the same schedule.
 #include "src/cuda/plan/schedule_build.h"
 #include "src/cuda/plan/schedule_writer.h"
 #include "src/cuda/support/launch.h"
@@ -79,7 +79,7 @@ Status Schedule::build(const CallSite& at, const PlanTables& plans, const ConstL
                         .num_items = static_cast<uint32_t>(num_items_),
                         .num_words = static_cast<int32_t>(num_words)};
   if (matches_pairs_) return run_schedule_matched(at, params);
-  // Bits and lengths, if they fit into the 48 KiB of shared memory that need no attribute.
+  // Bits and lengths are used if they fit into the 48 KiB that a kernel has without an attribute.
   const int64_t smem_bytes = kWarps * 2 * num_words * static_cast<int64_t>(sizeof(uint32_t)) +
                              plans.kv().shape.num_blocks();
   const bool fits = smem_bytes <= (48 << 10);

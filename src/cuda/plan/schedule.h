@@ -34,11 +34,12 @@ struct ScheduleEntry {
   }
 };
 
-/// The head of a pair's schedule. The entries of the common list begin at 0.
+/// Describes the schedule of one pair; its entries are an array of their own. The common list
+/// begins at entry 0.
 struct alignas(16) ScheduleHead {
   int32_t num_common = 0;               ///< steps of the common list
   int32_t num_exclusive[2] = {0, 0};    ///< steps that only half i reads
-  int32_t begin_exclusive[2] = {0, 0};  ///< first entry of these
+  int32_t begin_exclusive[2] = {0, 0};  ///< the first entry of each of these two lists
   int32_t end = 0;                      ///< number of entries
   int32_t has_partial = 0;              ///< whether a step may have rows without a token
   int32_t q_block[2] = {0, 0};          ///< query block of half i; -1: there is none

@@ -16,7 +16,7 @@ struct ScheduleParams {
   int32_t* queue_head;  // of the forward fine kernel; becomes 0
   uint32_t num_pairs;
   uint32_t num_items;  // below 2^29
-  int32_t num_words;   // 32-bit words of one bit for each kv tile; 0: they do not fit
+  int32_t num_words;   // 32-bit words with a bit for each kv tile; 0: search the table instead
 };
 
 /// Whether the bits of 64 lists fit into shared memory, which matching needs.

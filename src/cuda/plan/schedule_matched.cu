@@ -29,6 +29,7 @@ constexpr int kOthers = kWindow / kThreadsPerRow;  // rows that a thread compare
 constexpr int kNone = -1;
 
 static_assert(kWindow == 64, "keys have 6 bits for a row");
+
 /// The rank of the pair (i, j) as an integer: pairs with more common tiles are larger, then
 /// neighbours, then pairs of lower rows. No two pairs have the same key.
 __device__ __forceinline__ int key_of(int common, int i, int j) {
@@ -179,7 +180,7 @@ int64_t smem_bytes(int64_t num_words, int64_t num_kv_blocks) {
 
 bool can_match_pairs(int64_t num_kv_tiles, int64_t num_kv_blocks) {
   return smem_bytes(words_for(num_kv_tiles), num_kv_blocks) <=
-         (48 << 10) - static_cast<int64_t>(sizeof(Pairing));  // more needs an attribute
+         (48 << 10) - static_cast<int64_t>(sizeof(Pairing));  // what a kernel has by default
 }
 
 Status run_schedule_matched(const CallSite& at, const ScheduleParams& params) {

@@ -1,6 +1,7 @@
 // How one warp writes the schedule of a pair of query blocks (schedule.h) from two rows of the
-// look-up table. Lanes read 32 entries at a time; ballots give each entry its place, so that the
-// order is that of the table; bits in shared memory tell which tiles both rows keep. Device-only.
+// look-up table. The lanes read 32 entries of a row at a time. Ballots count how many lanes before
+// a lane write an entry, so the schedule has the order of the table. Bits in shared memory tell
+// which tiles both rows keep. Device-only.
 #pragma once
 
 #include "src/cuda/plan/schedule_build.h"
@@ -133,7 +134,8 @@ class StepWriter {
   __device__ __forceinline__ int32_t partial_blocks(const TileList& list, const TileList& other,
                                                     Which which, int32_t& num_entries) {
     StepPacker packer;
-    uint32_t pending = 0;  // the last entry; whether it ends its step is known with the next block
+    // The last entry, which is written when the next block shows whether this one ends its step.
+    uint32_t pending = 0;
     const int32_t per_tile = p_.kv.shape.blocks_per_tile;
     for (int32_t base = 0; base < list.count; base += 32) {
       const int32_t tile = picked_tile(list, other, which, base);
@@ -194,8 +196,8 @@ __device__ __forceinline__ void write_schedule(const ScheduleParams& p, int64_t 
                                                const int2& blocks, const TileList& first,
                                                const TileList& second, bool same,
                                                const uint8_t* lens) {
-  // The three lists: common, only first, only second. A loop that is not unrolled, so that the
-  // large body is compiled once.
+  // The three lists: common, only first, only second. The loop is not unrolled, so that its large
+  // body is compiled once.
   StepWriter writer(p, p.entries + item * p.entry_pitch, lens);
   ScheduleHead head;
   head.q_block[0] = blocks.x;

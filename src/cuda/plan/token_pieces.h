@@ -1,5 +1,5 @@
-// What kernels share that process the tokens of a tile of one head, 16 bytes of a row in each
-// thread. Device-only.
+// Shared by kernels whose CTAs process the tokens of one tile of one head, and whose threads
+// process 16 bytes of a row each. Device-only.
 #pragma once
 
 #include "src/cuda/plan/tile_positions.h"
@@ -9,10 +9,10 @@
 
 namespace vsa::cuda {
 
-inline constexpr int kElements = 8;
+inline constexpr int kElements = 8;  // of a thread, 16 bytes
 
-/// The tile and the head of a CTA. grid: x tiles * heads, y batch. Heads vary fastest, as they are
-/// neighbours in memory.
+/// The tile and the head of a CTA. grid: x tiles * heads, y batch. Heads vary fastest, because in
+/// BSHD tensors the rows of neighbouring heads are neighbours in memory.
 struct Place {
   int tile, head;
   __device__ explicit Place(int num_heads)

@@ -2,10 +2,11 @@
 //
 //   x in the caller's layout -> sums in registers -> groups added in shared memory -> / tile_len
 //
-// A CTA processes one tile of some heads; a thread has 8 adjacent elements (16 bytes) of one head
-// and reads them of every token of its group. The two groups of threads have one half of the tokens
-// each, so that the last CTAs end sooner. Shared memory: positions of the tokens 1 KiB, partial
-// sums 8 KiB. Barriers: __syncthreads after the positions and after the partial sums.
+// A CTA processes one tile of some heads. Its threads form two groups, and each group adds up one
+// half of the tile's tokens: a thread reads the same 8 adjacent elements (16 bytes) of one head in
+// every token of its group. Two groups halve the time of a CTA, so the last CTAs of the grid end
+// sooner. Shared memory: positions of the tokens 1 KiB, partial sums 8 KiB. Barriers: __syncthreads
+// after the positions and after the partial sums.
 #include <algorithm>
 
 #include "src/cuda/plan/tile_positions.h"
@@ -19,11 +20,11 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 constexpr int kElements = 8;   // of a thread, 16 bytes
-constexpr int kInFlight = 16;  // loads of a thread before the first use
-// Two CTAs on a multiprocessor suffice, and ptxas must be told: otherwise it saves registers by
-// using each load before it issues the next but one.
+constexpr int kInFlight = 16;  // loads that a thread issues before it uses the first one
+// CTAs on a multiprocessor, for __launch_bounds__. Two suffice, and ptxas must know this: otherwise
+// it saves registers by having no more than two loads of a thread in flight.
 constexpr int kCtas = 2;
-constexpr int kGroups = 2;  // of threads, which add up one half of the tokens each
+constexpr int kGroups = 2;  // of threads, each with one half of the tokens
 
 template <class T>
 __device__ __forceinline__ void add(const uint4& raw, float (&sum)[kElements]) {

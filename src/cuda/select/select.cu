@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kWarps * 32, ctas_of(kRegisters))
   } else {
     select(ShortRow<kRegisters>(memory));
   }
-  // A kernel that waits for this one must also wait for the one that runs at the same time.
+  // A later kernel waits for this one alone, so this one must not end before coarse_out_kernel.
   if (p.beside_coarse_out) pdl_wait_and_trigger();
 }
 

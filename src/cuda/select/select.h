@@ -18,8 +18,8 @@ struct SelectParams {
   Lut lut;
   int32_t num_kv_tiles = 0;
   int32_t num_kept = 0;  // of a row that is not dense, forced columns included
-  /// The previous kernel on the stream is coarse_out_kernel, which neither writes what select reads
-  /// nor reads what select writes: both run at the same time.
+  /// Whether the previous kernel on the stream is coarse_out_kernel. It neither writes what select
+  /// reads nor reads what select writes, so both may run at the same time.
   bool beside_coarse_out = false;
 };
 
@@ -39,6 +39,7 @@ class SelectRules {
   int32_t* dense_ = nullptr;
 };
 
+/// Enqueues the kernel that writes the look-up table.
 Status run_select(const CallSite& at, const SelectParams& params);
 
 /// Copies a table to one whose pitch is at least as large; the tail becomes -1.

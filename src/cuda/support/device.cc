@@ -12,7 +12,7 @@
 namespace vsa::cuda {
 namespace {
 
-/// Slow, as the driver gathers all properties.
+/// cudaGetDeviceProperties is slow, because the driver gathers all properties.
 std::string name_of(int device) {
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) return properties.name;
@@ -20,7 +20,7 @@ std::string name_of(int device) {
   return fmt::format("device {}", device);
 }
 
-// What of a field is memory of the device.
+// add_field adds the device memory of one field of the arguments of a call, if it has any.
 template <class AnyTensor>
 requires requires(AnyTensor t) { t.data; }
 void add_field(MemoryList& list, std::string_view name, const AnyTensor& tensor) {
@@ -57,7 +57,7 @@ int capability_of(int device) {
 
 BackendInfo info() {
   BackendInfo info{.id = BackendId::kCuda, .available = false, .detail = {}};
-  // Every call asks; a device that was there stays.
+  // Every call of a stage comes here. A device that was found once is not looked for again.
   static std::atomic<const std::string*> found = nullptr;
   if (const std::string* name = found.load(std::memory_order_acquire)) {
     info.available = true;
@@ -68,7 +68,7 @@ BackendInfo info() {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
     cudaGetLastError();  // not left behind for the caller's own checks
-    // A machine without a driver gets this error, too.
+    // CUDA gives this error where there is no driver at all, too.
     const std::string why = error == cudaErrorInsufficientDriver
                                 ? fmt::format("no NVIDIA driver, or one older than CUDA {}.{}",
                                               CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)
@@ -109,7 +109,7 @@ void MemoryList::add(std::string_view argument, const void* data) {
   all_.emplace_back(argument, data);
 }
 
-// Of the call with the most fields, the backward operator, and its workspace.
+// More than the fields of attention_backward, which has the most, and its workspace.
 constexpr size_t kMostMemory = 32;
 
 #define F(field) add_field(*this, #field, args.field);

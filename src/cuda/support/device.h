@@ -47,30 +47,31 @@ class MemoryList {
   std::vector<NamedMemory> all_;
 };
 
-/// InvalidArgument unless memory is a device's: a kernel that meets another kind ends the process's
-/// use of the device.
-/// @param device  that of the call; negative: this memory decides
+/// InvalidArgument unless the memory is managed memory or that of the device. A kernel that
+/// accessed host memory would cause an error after which the process can no longer use the device.
+/// @param device  the device of the call; negative: any device
 Status check_memory(std::string_view operation, const NamedMemory& memory,
                     const cudaPointerAttributes& attributes, int device);
 
-/// Makes the device of a call current while it lives.
+/// Makes the device of a call current as long as this object exists.
 class DeviceScope {
  public:
-  /// @param memory  all that kernels read or write; the first, which is not null, decides
+  /// @param memory  all that kernels read or write; the first pointer that is not null determines
+  ///                the device
   DeviceScope(std::string_view operation, std::span<const NamedMemory> memory);
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
-  /// InvalidArgument if any memory is not of the first one's device, Unsupported if no family
-  /// supports that.
+  /// InvalidArgument if any memory is not that of this device, Unsupported if no family supports
+  /// the device.
   const Status& status() const { return status_; }
   int num_sms() const { return num_sms_; }
   int capability() const { return capability_; }
 
  private:
   Status enter(std::string_view operation, std::span<const NamedMemory> memory);
-  int before_ = -1;  // device to return to; -1: none
+  int before_ = -1;  // the device that was current before; -1: the same one
   int num_sms_ = 0;
   int capability_ = 0;
   Status status_;

@@ -26,8 +26,9 @@ Status allocate(int64_t size_bytes, void** data) {
 }
 void release(void* data) { cudaFree(data); }
 
-/// On the stream of the calls: a copy on the default stream may still be under way when a call on
-/// another stream begins. `from` is read before this returns, as it is pageable.
+/// Copies on the stream of the calls, because a copy on the default stream may still be under way
+/// when a call on another stream begins. `from` is pageable memory, so it has been read when this
+/// function returns.
 Status copy_in(void* stream, void* to, const void* from, int64_t size_bytes) {
   return check(kOperation, cudaMemcpyAsync(to, from, static_cast<size_t>(size_bytes),
                                            cudaMemcpyHostToDevice, stream_of(stream)));

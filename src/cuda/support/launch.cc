@@ -1,4 +1,4 @@
-// What CUDA's errors become. Host-only.
+// Turns errors of CUDA into Status, and checks the sizes of grids. Host-only.
 #include "src/cuda/support/launch.h"
 
 #include <fmt/format.h>

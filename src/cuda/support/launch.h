@@ -27,11 +27,12 @@ struct CallSite {
 /// An extent that is known to fit, as kernels take it.
 constexpr int32_t narrow(int64_t extent) { return static_cast<int32_t>(extent); }
 
-/// CTAs along an axis of a grid. What 32 bits do not hold is cut to what check_grid refuses.
+/// CTAs along an axis of a grid. A number that 32 bits do not hold becomes the largest one that
+/// they hold, which check_grid refuses.
 constexpr unsigned grid_extent(int64_t ctas) {
   return static_cast<unsigned>(std::min<int64_t>(ctas, UINT32_MAX));
 }
-/// CTAs of `each` items.
+/// CTAs along an axis of a grid, where each CTA has `each` of the items.
 constexpr unsigned grid_extent(int64_t items, int64_t each) {
   return grid_extent((items + each - 1) / each);
 }
@@ -48,14 +49,14 @@ struct LaunchShape {
 /// Unsupported if the grid is larger than a device takes: 2^31 - 1 CTAs along x, 65535 along y, z.
 Status check_grid(std::string_view operation, const dim3& grid);
 
-/// What of a shape only some devices can do, as attributes of a launch: overlap with the kernel
-/// before it (programmatic dependent launch) from compute capability 9.0 on. On others the kernel
-/// starts when the one before it has ended.
+/// Sets the attributes of a launch that only some devices support: from compute capability 9.0 on
+/// the overlap with the previous kernel (programmatic dependent launch). On other devices the
+/// kernel starts when the previous one has ended.
 /// @return how many of `attributes` are set
 unsigned device_attributes(const LaunchShape& shape, int capability,
                            cudaLaunchAttribute (&attributes)[1]);
 
-/// kernel<<<shape>>>(args...), with the error of this launch alone.
+/// kernel<<<shape>>>(args...). The Status is that of this launch, not of earlier ones.
 template <class... Params, class... Args>
 Status launch(const CallSite& at, void (*kernel)(Params...), const LaunchShape& shape,
               Args&&... args) {

@@ -74,8 +74,8 @@ constexpr Wanted kNccl{
 #endif
 };
 
-/// Adds `folder` and, as pip's packages lie (site-packages/nvidia/cudnn/lib), the lib of each
-/// folder in it.
+/// Adds `folder` and the `lib` of each folder in it, which is where pip installs NVIDIA's libraries
+/// (site-packages/nvidia/cudnn/lib).
 void add_with_packages(std::vector<fs::path>& folders, const fs::path& folder) {
   folders.push_back(folder);
   std::vector<fs::path> packages;
@@ -83,7 +83,7 @@ void add_with_packages(std::vector<fs::path>& folders, const fs::path& folder) {
   for (fs::directory_iterator at(folder, none), end; !none && at != end; at.increment(none)) {
     if (fs::is_directory(at->path() / "lib", none)) packages.push_back(at->path() / "lib");
   }
-  std::ranges::sort(packages);  // the order of a folder is its file system's affair
+  std::ranges::sort(packages);  // a file system lists a folder in any order
   folders.insert(folders.end(), packages.begin(), packages.end());
 }
 

@@ -7,7 +7,8 @@
 
 namespace vsa::cuda {
 
-/// Where element (b, h, s, 0) of a [B, H, S, D] tensor lies, in elements from `data`.
+/// The address and the strides, in elements, of a [B, H, S, D] tensor: element (b, h, s, 0) is
+/// data[b * batch + h * head + s * seq].
 struct Rows {
   void* data = nullptr;
   int64_t batch = 0, head = 0, seq = 0;

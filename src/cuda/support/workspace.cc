@@ -1,3 +1,4 @@
+// Divides the workspace of a call (workspace.h). Host-only.
 #include "src/cuda/support/workspace.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ bool Carver::answers_query() const {
 }
 
 Status Carver::status(std::string_view operation) const {
-  if (used_ == 0) return {};  // a null workspace is as good as any
+  if (used_ == 0) return {};  // a call that needs no workspace may have none
   const auto address = reinterpret_cast<uintptr_t>(context_.workspace.data);
   if (used_ <= context_.workspace.size_bytes && address % kAlignment == 0 && address != 0) {
     return {};

@@ -1,4 +1,5 @@
-// Divides the caller's workspace among what a call needs, or only adds it up. Host-only.
+// Divides the caller's workspace among the arrays that a call needs, or only adds up their sizes.
+// Host-only.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace vsa::cuda {
 
-/// The product of extents; INT64_MAX, which no device has bytes for, if it does not fit.
+/// The product of extents; INT64_MAX, which no allocation reaches, if 64 bits do not hold it.
 template <class... Extents>
 constexpr int64_t product(Extents... extents) {
   int64_t all = 1;
@@ -16,13 +17,14 @@ constexpr int64_t product(Extents... extents) {
   return overflows ? INT64_MAX : all;
 }
 
-/// Take everything first, in the same order for a query and for a run; then ask `answers_query` and
-/// `status`. Sizes beyond 2^63 bytes stay at that: a query says so, and no run has so much.
+/// A call takes all arrays first, in the same order for a query and for a run, and then asks
+/// `answers_query` and `status`. A sum beyond the range of int64_t stays at its largest value: a
+/// query reports this value, and no workspace is so large.
 class Carver {
  public:
   explicit Carver(const Context& context) : context_(context) {}
 
-  /// Memory for a tensor of these extents at a multiple of 256 bytes; null while only adding up.
+  /// Memory for an array of these extents at a multiple of 256 bytes; null in a query.
   template <class T, class... Extents>
   T* take(Extents... extents) {
     return static_cast<T*>(take_bytes(product(static_cast<int64_t>(sizeof(T)), extents...)));
@@ -38,7 +40,7 @@ class Carver {
     return Tensor::bshd(take<uint16_t>(b, h, s, d), x.dtype, {b, h, s, d});
   }
 
-  /// True if the call is a query, which is then answered: return Ok.
+  /// Whether the call is a query. If so, this function answers it, and the caller returns Ok.
   bool answers_query() const;
   /// Whether the workspace is large enough and aligned.
   Status status(std::string_view operation) const;

@@ -12,7 +12,7 @@ namespace vsa::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kElements = 8;
+constexpr int kElements = 8;  // of a thread, 16 bytes
 
 /// grid: x tiles, y heads, z batch
 template <class AnyRows>
@@ -20,7 +20,8 @@ __device__ __forceinline__ int64_t head_offset(const AnyRows& rows) {
   return blockIdx.z * rows.batch + blockIdx.y * rows.head;
 }
 
-/// Copies rows in pieces of 16 bytes, of any 16-bit type. `slot` is a place in tile order.
+/// Copies rows of any 16-bit type in pieces of 16 bytes. `slot` is the index of a row in tile
+/// order.
 template <bool kToTileOrder>
 __global__ void __launch_bounds__(kThreads)
     reorder_kernel(const __grid_constant__ ReorderParams p) {

@@ -16,7 +16,7 @@ constexpr int64_t kElementBytes = 2;
 struct HeadAxis {
   int64_t stride = 0;  // elements
   int64_t size = 1;
-  int64_t batch = 0, head = 0;  // difference of the coordinates of neighbours
+  int64_t batch = 0, head = 0;  // steps of the coordinate from one batch item or head to the next
 };
 
 HeadAxis head_axis(const ConstTensor& t) {

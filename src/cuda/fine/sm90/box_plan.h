@@ -1,10 +1,10 @@
 // The contents of the TMA tensor maps of a tensor: one 5-D view of the caller's memory for each
 // shape of block. Host-only; plain numbers, so that tests can copy by them without a device.
 //
-// Axes: d the elements of a row (64 in a box), w, h, f the tokens of the video, u the heads. The
-// stride of the last axis is the greatest common divisor of the strides of batch and head, so that
-// head (b, h) has the coordinate b * step.batch + h * step.head in any layout: BSHD, BHSD, a view
-// of a fused QKV.
+// Axes: d the elements of a row (64 in a box); w, h, f the columns, rows and frames of the video; u
+// the heads of all batch items. The stride of u is the greatest common divisor of the strides of
+// batch and head, so that head (b, h) has the coordinate b * step.batch + h * step.head in any
+// layout: BSHD, BHSD, a view of a fused QKV.
 #pragma once
 
 #include <array>
@@ -39,8 +39,8 @@ struct TensorName {
 Result<TensorPlan> plan_boxes(const TensorName& name, const ConstTensor& tensor,
                               const PlanShape& plan);
 
-/// Encodes the tensor maps. It looks up the driver's function at run time; nothing links against
-/// the driver.
+/// Encodes the tensor maps by a function of the driver, which is looked up at run time: nothing
+/// links against the driver.
 Status encode(const TensorName& name, const TensorPlan& plan, DType dtype, BoxMaps& maps);
 
 }  // namespace vsa::cuda::sm90

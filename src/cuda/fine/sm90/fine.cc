@@ -19,9 +19,9 @@ Status set_maps(const TensorName& name, const ConstTensor& tensor, const PlanSha
   return encode(name, *boxes, tensor.dtype, maps);
 }
 
-/// Sets the softmax scale of the kernel, which must be positive, because the kernel takes the
-/// maximum of scores that are not scaled yet. A scale of 0 becomes a tiny one, so that -inf * scale
-/// stays -inf.
+/// Sets the softmax scale of the kernel. It must be positive, because the kernel takes the maximum
+/// of scores before it scales them; of a negative scale the kernel applies the sign to q. A scale
+/// of 0 becomes a tiny one, so that -inf * scale stays -inf.
 void set_scale(float scale, FineParams& params) {
   constexpr float kSmall = 1e-30F;
   params.scale_log2 = std::max(std::abs(scale) * std::numbers::log2e_v<float>, kSmall);

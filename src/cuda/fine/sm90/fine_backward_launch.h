@@ -8,14 +8,17 @@
 //        v
 //   epilogue: times scale, plus the gradient of pooling -> global memory in the caller's layout
 //
-//   warps 0, 1           producers, one for each stream (fine_backward_producer.h)
+//   warps 0, 1           producers, one for each stream (fine_backward_producer.h); a CTA with one
+//                        stream has only warp 0
+//   the others to 3      programmatic dependent launch, see below
 //   warps 4-7, 8-11      consumers, which own one block each (fine_dq_consumer.h and
 //                        fine_dkv_consumer.h)
 //
 // fine_backward_params.h has the shared memory plan and the barriers.
 //
 // The kernels are persistent, with one CTA on each multiprocessor. The streams of a CTA are
-// independent: each takes its items from a queue, heads outermost, because lists differ in length.
+// independent: each takes its items from a queue, because lists differ in length. The items of one
+// head are neighbours in the queue, so that all CTAs find the streamed blocks of this head in L2.
 // Which CTA computes an item does not change its bits.
 //
 // Programmatic dependent launch: the dk, dv kernel starts on multiprocessors where the dq kernel
@@ -24,8 +27,8 @@
 //   - dk, dv may read whatever precedes dq on the CUDA stream. It was complete before the first CTA
 //     of dq began, as dq is launched without overlap, and no CTA of dk, dv starts before every CTA
 //     of dq has called cudaTriggerProgrammaticLaunchCompletion.
-//   - Whatever follows on the CUDA stream only waits for dk, dv, so each CTA of dk, dv waits for
-//     the dq kernel to end before it ends itself.
+//   - Whatever follows on the CUDA stream waits for the dk, dv kernel alone, so each CTA of dk, dv
+//     waits for the end of the dq kernel before it ends itself.
 #pragma once
 
 #include "src/cuda/fine/sm90/fine_backward_kernel.h"
@@ -69,7 +72,9 @@ template <template <class, int, int> class Consumer, bool kOwnsKeys, class T, in
 __global__ void __launch_bounds__(kBackwardThreads, 1)
     fine_bwd_kernel(const __grid_constant__ FineBackwardParams params) {
   using Smem = BackwardSmem<kHeadDim, kConsumers>;
-  // The driver reserves the first 1 KiB, so that dynamic shared memory begins at a multiple of it.
+  // The driver reserves the first 1 KiB, so that dynamic shared memory begins at a multiple of 1
+  // KiB, as slabs need. There is no room for the gap with which the forward kernel makes sure of
+  // it.
   extern __shared__ __align__(Smem::kAlignment) uint8_t raw[];
   Smem& smem = *reinterpret_cast<Smem*>(raw);
   using ConsumerOf = Consumer<T, kHeadDim, kConsumers>;

@@ -2,18 +2,20 @@
 // streamed blocks of each item to shared memory by TMA. Device-only.
 //
 //   for each item from the queue:
-//     wait empty_owned -> copy the owned blocks (completes full_owned together with publish_item)
+//     wait empty_owned -> copy the owned blocks
+//     publish_item, once it is known whether there are steps: arrive on full_owned
 //     for each step of the list: wait empty_first -> copy q (or k), lse
 //                                wait empty_second -> copy dout (or v), delta
-//                                close_step: zero rows without a token, arrive on both full
+//                                close_step: zero rows without a token, arrive on full_first and
+//                                full_second
 //
 // The list of an item is read once or twice: first all full blocks, which are one step each; then,
 // if there are any, the partial blocks, which are packed into steps of 64 rows as in the forward
 // schedule (schedule.h). A step is closed only when the next one opens or the list has ended,
-// because its is_last must be known.
+// because only then it is known whether it is the last one (is_last).
 //
-// The producer has 24 registers at head_dim 128, since the consumers need the others. It therefore
-// reads values again rather than keep them.
+// At head_dim 128 a producer thread has 24 registers, because the consumers need the others. The
+// producer therefore reads values again from memory instead of keeping them in registers.
 #pragma once
 
 #include "src/cuda/fine/sm90/copy_block.h"

@@ -3,7 +3,7 @@
 // ring and a producer of its own and shares nothing with the other consumers. Device-only.
 //
 //   wait full_q -> q to registers, arrive on empty_q
-//   the first slot: s = q k^T, maximum, p = exp2(s)
+//   the first slot: s = q k^T, maximum, p = exp2(scale_log2 (s - maximum))
 //   iterations (pipeline_step): s = q k^T of the next slot beside out += p v of the slot before
 //   the last slot: out += p v
 //   epilogue stores out -> the next unit
@@ -79,7 +79,7 @@ class BlockConsumer {
   }
 
   /// Starts scores = q k^T.
-  /// @param keys  lower 32 bits of the descriptor
+  /// @param keys  lower 32 bits of the descriptor of the keys
   __device__ __forceinline__ static void start_scores(uint32_t keys, const uint32_t (&q)[kSteps][4],
                                                       float (&scores)[kScores]) {
     Descriptor k(k_descriptor(0));

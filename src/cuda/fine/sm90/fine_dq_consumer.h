@@ -9,8 +9,8 @@
 //   tensor cores  | s(i+1) | dq(i) | dp(i+1) |         | s(i+2) ...
 //   this warp     | wait   | p(i+1)          | ds(i+1) |
 //
-// dq(i) is not issued before s(i+1), because ptxas 13.0 then gives ds the registers of dout at
-// head_dim 64, which is wrong.
+// s(i+1) is issued before dq(i). In the opposite order ptxas 13.0 generates wrong code at head_dim
+// 64: it gives ds the registers of dout, which are still in use.
 // Registers of a thread at head_dim 128: q 32, dout 32, dq 64, s 32, dp 32, ds as operand 16.
 #pragma once
 
@@ -121,8 +121,8 @@ class DqConsumer {
 
   /// Waits for s and dp, the products that were started last, and computes ds.
   /// @tparam kAfterS  groups of products that were started after s
-  /// @param release   called after p was computed and before dp is waited for: waits for the
-  ///                  product dq of the step before, and releases what it read
+  /// @param release   called between the computation of p and the wait for dp: it waits for the
+  ///                  product dq of the step before, and releases the slot that this product read
   template <int kAfterS, class Release>
   __device__ __forceinline__ void finish_step(float (&s)[kScores], float (&dp)[kScores],
                                               uint32_t (&ds)[kRowSteps][4],

@@ -4,9 +4,9 @@
 //   registers: out, max, sum -> out / sum * gate_fine + gate_coarse * coarse_out -> global memory
 //                               max * scale + log(sum)                           -> lse
 //
-// The four lanes of a quad hold two adjacent columns each of every eight (fine_softmax.h). They
-// exchange them by shuffles so that each lane has 8 adjacent columns: it then loads 16 bytes of
-// gate and stores 16 bytes of out, and the quad 64 adjacent bytes.
+// Of every eight columns of a row, each of the four lanes of a quad holds two adjacent ones
+// (fine_softmax.h). The lanes exchange them by shuffles, until each lane has 8 adjacent columns. So
+// a lane loads 16 bytes of gate and stores 16 bytes of out at once, and the quad 64 adjacent bytes.
 #pragma once
 
 #include <cstring>
@@ -33,7 +33,8 @@ __device__ __forceinline__ void transpose4(float (&x)[4]) {
   }
 }
 
-/// Loads 16 bytes. Volatile, because the compiler would delay a plain load until its first use.
+/// Loads 16 bytes. The load is volatile, because the compiler would delay a plain load until its
+/// result is used.
 template <class Vector>
 __device__ __forceinline__ void load_early(const void* from, Vector& to) {
   static_assert(sizeof(Vector) == 16);

@@ -17,8 +17,8 @@
 //
 // fine_params.h has the units of work, the shared memory plan and the barriers.
 //
-// The kernel is persistent, with one CTA on each multiprocessor. Units are numbered with the heads
-// outermost, so that all CTAs work on the keys of one head at a time and find them in L2.
+// The kernel is persistent, with one CTA on each multiprocessor. The units of one head have
+// consecutive numbers, so that all CTAs work on the keys of one head at a time and find them in L2.
 #include <algorithm>
 
 #include "src/cuda/fine/sm90/fine_block_consumer.h"
@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(FineShape<kHeadDim>::kThreads, 1)
     fine_fwd_kernel(const __grid_constant__ FineParams params) {
   extern __shared__ uint8_t raw[];
   using Smem = FineSmem<kHeadDim>;
+  // CUDA promises an alignment of 16 bytes; slabs need 1 KiB (descriptor.h).
   const uint32_t gap = (Smem::kAlignment - smem_address(raw) % Smem::kAlignment) % Smem::kAlignment;
   Smem& smem = *reinterpret_cast<Smem*>(raw + gap);
   if (threadIdx.x == 0) init_barriers(smem);

@@ -5,7 +5,7 @@
 //   wait full_q -> q to registers, arrive on empty_q
 //   slots in the order of fine_slots.h:
 //     an odd number: the first slot alone (attend_one)
-//     the first two: s = q k^T, maximum, p = exp2(s)
+//     the first two: s = q k^T, maximum, p = exp2(scale_log2 (s - maximum))
 //     iterations (pipeline_step): s = q k^T of the next two beside out += p v of the two before
 //     the last two: out += p v
 //   arrive on pair_barrier -> epilogue stores out -> wait for pair_barrier -> the next unit

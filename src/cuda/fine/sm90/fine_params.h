@@ -63,7 +63,7 @@ struct FineParams {
 
 inline constexpr uint32_t kWarpsPerConsumer = 4;
 inline constexpr uint32_t kPairProducers = 4;  // producer warps at head_dim 128: k, v of each ring
-inline constexpr int kUnitStages = 2;  // the leading producer is at most so many units ahead
+inline constexpr int kUnitStages = 2;  // slots for units that the leading producer has taken
 
 /// Whether the two consumers of a CTA process the halves of one pair, so that a key block that both
 /// query blocks keep is copied once for both.
@@ -89,23 +89,23 @@ struct FineShape {
 /// The units of work: how the halves of all items are numbered and given to consumers.
 ///
 /// At head_dim 64 every unit is one half, for one consumer. At head_dim 128 units 0 to
-/// num_pair_items - 1 are pairs, one half for each consumer of a CTA. If the items of the last
-/// round are at most half as many as the multiprocessors, these items are split into two units of
-/// one half each, and the other consumer of the CTA has nothing to do: two multiprocessors are
-/// faster than one. A half takes its steps in the same order alone as in its pair, so its bits are
-/// the same.
+/// num_pair_items - 1 are pairs, one half for each consumer of a CTA. The items that are left after
+/// every multiprocessor had the same number are the last round. If they are at most half as many as
+/// the multiprocessors, each of them is split into two units of one half: two CTAs with one busy
+/// consumer each are faster than one CTA with two. A half processes its steps in the same order
+/// alone as in its pair, so its bits are the same.
 template <int kHeadDim>
 struct WorkUnit {
   static constexpr bool kPaired = FineShape<kHeadDim>::kPaired;
   static constexpr int kConsumers = FineShape<kHeadDim>::kConsumers;
 
-  /// The first unit of a consumer. At head_dim 64 the first consumers of all CTAs come before the
-  /// second ones, so that no multiprocessor has three units while another has none.
+  /// The first unit of a consumer. At head_dim 64 consumer 0 of every CTA gets one before consumer
+  /// 1 of any CTA does, so that no multiprocessor has three units while another has none.
   VSA_HOST_DEVICE static int32_t first_unit(uint32_t cta, int consumer, uint32_t num_ctas) {
     return static_cast<int32_t>(kPaired ? cta : static_cast<uint32_t>(consumer) * num_ctas + cta);
   }
-  /// How many units are first units. The others are taken from a queue at head_dim 128, and with
-  /// this stride at head_dim 64.
+  /// How many units are first units. Consumers get their later units from a queue at head_dim 128;
+  /// at head_dim 64 a consumer's units are this number apart.
   VSA_HOST_DEVICE static int32_t num_first_units(uint32_t num_ctas) {
     return static_cast<int32_t>(num_ctas) * (kPaired ? 1 : kConsumers);
   }
@@ -132,9 +132,10 @@ struct WorkUnit {
   }
 };
 
-/// What a producer tells a consumer about its part of a unit; it comes with the unit's q.
+/// What a producer tells a consumer about its part of a unit; full_q says that it and q are there.
 struct alignas(16) ConsumerWork {
-  /// Slots that both halves read, alternately in both rings; 0 at head_dim 64.
+  /// Slots of the common steps, which use both rings alternately; 0 at head_dim 64, where these
+  /// steps are counted in num_exclusive.
   int32_t num_common = 0;
   /// Slots after these that only half i reads, in ring i.
   int32_t num_exclusive[2] = {0, 0};
@@ -152,8 +153,8 @@ struct alignas(16) ConsumerWork {
 /// The rest (masks, descriptions of work, barriers) is below 1 KiB. Barriers, and who arrives:
 ///   full_k, full_v    1 by the slot's producer, and the bytes of its copies: the slot may be read
 ///   empty_k, empty_v  1 by each warp that reads the slot (8 at head_dim 128, 4 at 64): it may be
-///                     overwritten. Of a slot that one of two consumers skips, the producer makes
-///                     the 4 arrivals of that consumer
+///                     overwritten. If only one of the two consumers reads a slot, the producer
+///                     makes the 4 arrivals of the other one
 ///   full_q            1 by the producer of k, and the bytes of q: q and `work` are there
 ///   empty_q           128, each lane of the consumer once it has read `work` and loaded q
 ///   full_unit         1 by the leading producer: `unit` holds the next unit (head_dim 128)
@@ -173,7 +174,7 @@ struct FineSmem {
   uint32_t saved_state[Shape::kThreads / 32];  // of each consumer warp, see PairConsumer
   uint64_t row_bits[kRings][kStages];          // which rows of the slot hold a token
   ConsumerWork work[2][kRings];                // of even and odd units, one for each consumer
-  int32_t unit[kUnitStages];                   // what the leading producer took from the queue
+  int32_t unit[kUnitStages];                   // units that the leading producer has taken
   uint64_t full_k[kRings][kStages], full_v[kRings][kStages];
   uint64_t empty_k[kRings][kStages], empty_v[kRings][kStages];
   uint64_t full_q[kRings], empty_q[kRings];

@@ -6,9 +6,10 @@
 // of which element 4 j + c of an accumulator is column 8 j + 2 (lane % 4) + c % 2. The four lanes
 // of a quad (equal lane / 4) together hold a whole row.
 //
-// The maximum of a row is not updated in every step. Probabilities are exp2(scale_log2 (s - max))
-// with a maximum that may be older than the scores. out and sum are relative to the same maximum,
-// so out / sum is exact as long as nothing overflows; needs_rescale tells when that is in danger.
+// The maximum of a row is not updated in every iteration. Probabilities are
+// exp2(scale_log2 (s - max)), where max may be the maximum of earlier scores alone, so a
+// probability may exceed 1. out and sum are relative to the same maximum, which cancels in out /
+// sum as long as nothing overflows; needs_rescale tells when an overflow is near.
 #pragma once
 
 #include "src/cuda/fine/sm90/ptx.h"
@@ -41,7 +42,8 @@ __device__ __forceinline__ void rescale_rows(float (&out)[kCount], const float (
 
 /// The running maximum and sum of a thread's two rows.
 struct SoftmaxState {
-  /// Largest sum of a thread's probabilities of one step that is accepted without a new maximum.
+  /// The largest sum of a thread's probabilities in one iteration that needs no new maximum. No
+  /// probability is larger than the sum, and f16, to which they are rounded, overflows at 2^16.
   static constexpr float kMaxUnscaledSum = 256.0F;
   float max[2] = {kMinusInfinity, kMinusInfinity};  ///< of unscaled scores; same in a quad
   float sum[2] = {0.0F, 0.0F};                      ///< of this thread's columns only
@@ -91,11 +93,11 @@ struct SoftmaxState {
     }
   }
 
-  /// Whether the maxima must be raised before the scores of this step become probabilities: some
+  /// Whether the maxima must be raised and the probabilities of this iteration computed again: some
   /// thread of the warp has a sum above kMaxUnscaledSum, or a row has no maximum yet. A sum that is
   /// NaN does not count, as no maximum would repair it. All lanes of a warp call it and get the
   /// same answer.
-  /// @param sums  of this thread's probabilities of the step
+  /// @param sums  of this thread's probabilities in the iteration
   __device__ __forceinline__ bool needs_rescale(const float (&sums)[2]) const {
     float limit[2];
 #pragma unroll

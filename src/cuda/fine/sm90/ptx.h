@@ -1,8 +1,8 @@
 // One inline function for each special instruction of the fine kernels: mbarriers, TMA copies,
 // ldmatrix, mma.sync, setmaxnreg; wgmma is in wgmma.h. Device-only.
 //
-// Names and rules are those of the PTX ISA manual: mbarrier (9.7.13.15), cp.async.bulk.tensor
-// (9.7.9.27), ldmatrix and mma (9.7.14.5), setmaxnreg (9.7.19.5).
+// The rules of each instruction are in the PTX ISA manual under its name: mbarrier, fence,
+// cp.async.bulk, cp.async.bulk.tensor, ldmatrix, mma, setmaxnreg.
 #pragma once
 
 #include <cuda.h>
@@ -61,9 +61,9 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t count 
                : "memory");
 }
 
-/// Loads a word that the previous kernel on the stream may still have written while this one
-/// started (pdl.h). Volatile and not through the read-only cache, so that the load cannot move
-/// before the wait.
+/// Loads a word that the previous kernel on the stream may still have been writing when this kernel
+/// started (pdl.h). The load is volatile and does not use the read-only cache, so that the compiler
+/// cannot move it before pdl_wait.
 __device__ __forceinline__ uint32_t load_global(const uint32_t* from) {
   uint32_t word;
   asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(from));
@@ -97,7 +97,8 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
-/// Whether the phase with this parity is complete; the hardware may wait for it for a limited time.
+/// Whether the phase with this parity is complete. The instruction may first wait for a limited
+/// time.
 __device__ __forceinline__ bool barrier_try_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
@@ -156,8 +157,8 @@ __device__ __forceinline__ void store_zero16(uint32_t address) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
 }
 
-/// Loads four 8x8 matrices of 16-bit elements; lane l passes the address of row l % 8 of matrix l /
-/// 8.
+/// Loads four 8x8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix
+/// number l / 8.
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&to)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -197,6 +198,7 @@ __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
+/// 2^x and log2(x) in one instruction each; subnormal numbers count as 0.
 __device__ __forceinline__ float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

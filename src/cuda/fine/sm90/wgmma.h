@@ -51,6 +51,8 @@ __device__ __forceinline__ void fence_registers(uint32_t (&registers)[kCount][4]
   }
 }
 
+// Operand lists of inline PTX: VSA_O* are 8 or 32 outputs, VSA_F* 8 or 32 operands that are read
+// and written, VSA_REGS_* the placeholders for them.
 #define VSA_O8(d, i)                                                                          \
   "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3]), "=f"(d[i + 4]), "=f"(d[i + 5]), \
       "=f"(d[i + 6]), "=f"(d[i + 7])
@@ -92,8 +94,8 @@ __device__ __forceinline__ void fence_registers(uint32_t (&registers)[kCount][4]
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kTransposed)); \
   }
 
-/// d = a * b with m64n64k16, B as [n 64][k 16]. d is only written, so that the compiler need not
-/// keep its old value apart from products that are still running.
+/// d = a * b with m64n64k16, B as [n 64][k 16]. d is an output alone: as an operand that is read,
+/// too, its old value would need registers of its own while other products are running.
 #define VSA_WGMMA_FIRST_N64(NAME, TYPE)                                                    \
   __device__ __forceinline__ void NAME(float(&d)[32], const uint32_t(&a)[4], uint64_t b) { \
     asm volatile(                                                                          \
@@ -104,6 +106,7 @@ __device__ __forceinline__ void fence_registers(uint32_t (&registers)[kCount][4]
         : VSA_O32(d, 0)                                                                    \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                             \
   }
+/// The same with A in shared memory, as [m 64][k 16].
 #define VSA_WGMMA_SHARED_FIRST_N64(NAME, TYPE)                                         \
   __device__ __forceinline__ void NAME(float(&d)[32], uint64_t a, uint64_t b) {        \
     asm volatile(                                                                      \
