@@ -27,13 +27,16 @@ Result<video::Frames> decode_by_vae(const DecodeOptions& options, const Latents&
                     options.latents.string()));
   }
   const auto model = ModelFolder::open(
-      folder,
-      {.variant = "", .parts = {.transformer = {}, .vae = options.vae, .text_encoder = {}}});
+      folder, {.variant = "",
+               .parts = {.transformer = {}, .vae = options.vae, .text_encoder = {}},
+               .vae_alone = true});
   VSA_TRY(model.status());
   if (!model->vae) {
     return io_error(fmt::format("[decode] {}: expected a model with a VAE, got {}",
                                 options.latents.string(), folder.string()));
   }
+  VSA_TRY(vae::check_latent_channels(*model->vae, model->vae_at.weights.string(), latents.shape[0],
+                                     options.latents.string()));
   const auto weights = model->open_vae();
   VSA_TRY(weights.status());
   const auto decoder = load_decoder(*model->vae, *weights);

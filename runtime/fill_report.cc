@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "runtime/io/sha256.h"
@@ -19,7 +20,10 @@ std::vector<fs::path> model_files(const ModelFolder& model,
   std::vector<fs::path> paths = model.config_files;
   paths.push_back(model.tokenizer_at);
   for (const io::Checkpoint* part : weights) {
-    paths.insert(paths.end(), part->paths().begin(), part->paths().end());
+    for (const fs::path& path : part->paths()) {
+      // Parts may share a file, which is hashed once.
+      if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
+    }
   }
   return paths;
 }
@@ -76,7 +80,7 @@ void describe(const GenerateOptions& options, const ModelFolder& model, const Ru
   report.fps = plan.fps;
   report.guidance = plan.guidance;
   report.shift = plan.scheduler.shift;
-  report.scheduler = sampler::name(model.scheduler.kind);
+  report.scheduler = sampler::name(plan.scheduler.kind);
   report.attention = name(options.attention);
   report.grid_tokens = {plan.grid.f, plan.grid.h, plan.grid.w};
   report.tile_shape = {plan.tile.f, plan.tile.h, plan.tile.w};

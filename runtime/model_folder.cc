@@ -7,9 +7,12 @@
 
 #include "runtime/dit/inferred_config.h"
 #include "runtime/dit/other_models.h"
+#include "runtime/dit/tensor_names.h"
 #include "runtime/io/weight_choice.h"
 #include "runtime/json_fields.h"
 #include "runtime/text/inferred_config.h"
+#include "runtime/text/tensor_names.h"
+#include "runtime/vae/tensor_names.h"
 
 namespace vsa::runtime {
 namespace {
@@ -87,15 +90,18 @@ Status read_index(ModelFolder& model) {
   return read_scheduler(*index, model);
 }
 
-Status locate_parts(const PartPaths& parts, ModelFolder& model) {
+Status locate_parts(const ModelChoice& choice, ModelFolder& model) {
+  const PartPaths& parts = choice.parts;
   const auto locate = [&](Part part, const fs::path& elsewhere, PartLocation& at) -> Status {
     Result<PartLocation> located = locate_part(part, model.root, elsewhere);
     VSA_TRY(located.status());
     at = std::move(*located);
     return {};
   };
-  VSA_TRY(locate(Part::kTransformer, parts.transformer, model.transformer_at));
-  VSA_TRY(locate(Part::kTextEncoder, parts.text_encoder, model.text_encoder_at));
+  if (!choice.vae_alone) {
+    VSA_TRY(locate(Part::kTransformer, parts.transformer, model.transformer_at));
+    VSA_TRY(locate(Part::kTextEncoder, parts.text_encoder, model.text_encoder_at));
+  }
   if (model.vae) return locate(Part::kVae, parts.vae, model.vae_at);
   if (parts.vae.empty()) return {};
   return invalid_argument(fmt::format("[model] vae: expected none, as {} makes pixels, got {}",
@@ -154,13 +160,12 @@ Status read_vae(ModelFolder& model) {
     VSA_TRY(read.status());
     model.vae = *read;
   }
-  return vae::check_latent_channels(*model.vae, shown(model, model.vae_at.weights),
-                                    model.transformer.in_channels,
-                                    shown(model, model.transformer_at.weights));
+  return {};
 }
 
 /// Decides which weights each part takes.
-Status choose_variants(const std::string& variant, ModelFolder& model) {
+Status choose_variants(const ModelChoice& selection, ModelFolder& model) {
+  const std::string& variant = selection.variant;
   if (variant.empty()) return {};
   bool found = false;
   const auto choose = [&](Part part, const fs::path& weights, std::string& chosen) {
@@ -175,12 +180,22 @@ Status choose_variants(const std::string& variant, ModelFolder& model) {
         fmt::format("variant: {} has no weights of the variant {}; its plain ones are used",
                     name(part), variant));
   };
-  choose(Part::kTransformer, model.transformer_at.weights, model.transformer_variant);
-  choose(Part::kTextEncoder, model.text_encoder_at.weights, model.text_encoder_variant);
+  if (!selection.vae_alone) {
+    choose(Part::kTransformer, model.transformer_at.weights, model.transformer_variant);
+    choose(Part::kTextEncoder, model.text_encoder_at.weights, model.text_encoder_variant);
+  }
   if (model.vae) choose(Part::kVae, model.vae_at.weights, model.vae_variant);
   if (found) return {};
   return io_error(fmt::format("[model] {}: expected weights of the variant {}, got none",
                               model.root.string(), variant));
+}
+
+/// The weights of a part, which may share their file with other parts.
+Result<io::Checkpoint> open_part(const PartLocation& at, const std::string& variant,
+                                 std::span<const std::string_view> prefixes) {
+  Result<io::Checkpoint> weights = io::Checkpoint::open(at.weights, variant);
+  if (weights.ok()) weights->keep_part(prefixes);
+  return weights;
 }
 
 }  // namespace
@@ -202,27 +217,32 @@ Result<ModelFolder> ModelFolder::open(const fs::path& root, const ModelChoice& c
   model.root = root;
   model.tokenizer_at = locate_tokenizer(root);
   VSA_TRY(read_index(model));
-  VSA_TRY(locate_parts(choice.parts, model));
-  VSA_TRY(choose_variants(choice.variant, model));
+  VSA_TRY(locate_parts(choice, model));
+  VSA_TRY(choose_variants(choice, model));
+  VSA_TRY(read_vae(model));
+  if (choice.vae_alone) return model;
   VSA_TRY(read_transformer(choice.parts, model));
   VSA_TRY(read_text_encoder(model));
-  VSA_TRY(read_vae(model));
+  if (!model.vae) return model;
+  VSA_TRY(vae::check_latent_channels(*model.vae, shown(model, model.vae_at.weights),
+                                     model.transformer.in_channels,
+                                     shown(model, model.transformer_at.weights)));
   return model;
 }
 
 Result<io::Checkpoint> ModelFolder::open_text_encoder() const {
-  return io::Checkpoint::open(text_encoder_at.weights, text_encoder_variant);
+  return open_part(text_encoder_at, text_encoder_variant, text::kPartPrefixes);
 }
 
 Result<io::Checkpoint> ModelFolder::open_transformer() const {
   Result<io::Checkpoint> weights =
-      io::Checkpoint::open(transformer_at.weights, transformer_variant);
+      open_part(transformer_at, transformer_variant, dit::kPartPrefixes);
   if (weights.ok()) VSA_TRY(dit::refuse_other_models(*weights));
   return weights;
 }
 
 Result<io::Checkpoint> ModelFolder::open_vae() const {
-  return io::Checkpoint::open(vae_at.weights, vae_variant);
+  return open_part(vae_at, vae_variant, vae::kPartPrefixes);
 }
 
 Result<text::Tokenizer> ModelFolder::open_tokenizer() const {

@@ -24,6 +24,8 @@ namespace vsa::runtime {
 struct ModelChoice {
   std::string variant;  ///< "fp16", "ema"; a part without it keeps its plain weights: a warning
   PartPaths parts{};
+  /// For decoding: the transformer and the text encoder are not looked for, and stay empty.
+  bool vae_alone = false;
 };
 
 /// The configuration of a whole model, checked; no weights are read.

@@ -88,10 +88,7 @@ std::pair<std::string_view, std::string_view> split_block(std::string_view name)
 }
 
 std::string_view without_prefix(std::string_view name) {
-  // ComfyUI's files have the first two; the third is that of a whole pipeline in one file.
-  constexpr std::array<std::string_view, 3> kPrefixes{"model.diffusion_model.", "diffusion_model.",
-                                                      "transformer."};
-  for (const std::string_view prefix : kPrefixes) {
+  for (const std::string_view prefix : kPartPrefixes) {
     if (name.starts_with(prefix)) return name.substr(prefix.size());
   }
   return name;

@@ -1,6 +1,7 @@
 // The three ways checkpoints name a Wan transformer's tensors. Host-only.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,11 @@ namespace vsa::dit {
 /// diffusers'.
 enum class Naming { kDiffusers, kOriginal, kFastVideo };
 
+/// What stands before every name of a transformer in a file that holds more than it: ComfyUI's two,
+/// and that of a pipeline of diffusers.
+inline constexpr std::array<std::string_view, 3> kPartPrefixes{"model.diffusion_model.",
+                                                               "diffusion_model.", "transformer."};
+
 /// "diffusers", "wan", "fastvideo".
 std::string_view name(Naming naming);
 
@@ -25,8 +31,7 @@ Result<Naming> detect_naming(const std::vector<std::string>& names);
 std::string original_name(std::string_view diffusers_name);
 
 /// The diffusers name of a tensor, with `blocks.N.to_gate_compress` for the gate wherever the file
-/// has it. A name that fits no rule comes back as it is. A leading `model.diffusion_model.`,
-/// `diffusion_model.` or `transformer.` is dropped.
+/// has it. A name that fits no rule comes back as it is. A prefix is dropped.
 std::string diffusers_name(std::string_view file_name, Naming naming);
 
 }  // namespace vsa::dit

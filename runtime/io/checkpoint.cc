@@ -95,6 +95,15 @@ Result<Checkpoint> Checkpoint::open(const fs::path& given, const std::string& va
   return result;
 }
 
+void Checkpoint::keep_part(std::span<const std::string_view> prefixes) {
+  for (const std::string_view prefix : prefixes) {
+    const auto has_prefix = [&](const auto& entry) { return entry.first.starts_with(prefix); };
+    if (std::ranges::none_of(tensors_, has_prefix)) continue;
+    std::erase_if(tensors_, [&](const auto& entry) { return !has_prefix(entry); });
+    return;
+  }
+}
+
 const TensorView* Checkpoint::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,11 @@ class Checkpoint {
   ///         the same tensors, or if shards disagree on a metadata value
   static Result<Checkpoint> open(const std::filesystem::path& path,
                                  const std::string& variant = "");
+
+  /// Leaves one part of a file that holds a whole pipeline: only the tensors whose names begin with
+  /// the first of the prefixes that occurs. Without any of them the file is that part alone, and
+  /// all tensors stay. Names keep their prefix.
+  void keep_part(std::span<const std::string_view> prefixes);
 
   /// Of all shards, sorted by name.
   const TensorMap& tensors() const { return tensors_; }

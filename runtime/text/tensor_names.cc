@@ -30,9 +30,7 @@ constexpr std::array kLayer{
 }  // namespace
 
 std::string transformers_name(std::string_view name) {
-  constexpr std::array<std::string_view, 2> kPrefixes{"text_encoders.umt5xxl.transformer.",
-                                                      "text_encoder."};
-  for (const std::string_view prefix : kPrefixes) {
+  for (const std::string_view prefix : kPartPrefixes) {
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   }
   if (name == "token_embedding.weight") return "shared.weight";

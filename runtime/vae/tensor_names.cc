@@ -51,7 +51,7 @@ bool replace_inside(const Rule& rule, std::string& name) {
 }
 
 std::string_view without_prefix(std::string_view name) {
-  for (const std::string_view prefix : {"vae.", "first_stage_model."}) {
+  for (const std::string_view prefix : kPartPrefixes) {
     if (name.starts_with(prefix)) return name.substr(prefix.size());
   }
   return name;

@@ -7,10 +7,13 @@
 #include <filesystem>
 #include <limits>
 
+#include "runtime/io/safetensors_writer.h"
 #include "runtime/latents.h"
 #include "runtime/model_folder.h"
 #include "runtime/pipeline.h"
 #include "runtime/preview.h"
+#include "runtime/run_weights.h"
+#include "runtime/text_stage.h"
 #include "runtime/vae_stage.h"
 #include "tests/runtime_support/rename.h"
 #include "tests/runtime_support/stored_tensors.h"
@@ -85,6 +88,32 @@ class WanPipelineGolden : public testing::Test {
     return file;
   }
 
+  /// A file as ComfyUI saves a checkpoint: all parts, and what it keeps of its own beside them.
+  fs::path all_in_one(const ModelFolder& model) const {
+    test::TinyTensors tensors;
+    const auto add = [&](const std::string& prefix, const test::TinyTensors& part) {
+      for (const auto& [name, tensor] : part) tensors[prefix + name] = tensor;
+    };
+    add("model.diffusion_model.",
+        test::with_wan_names(test::tensors_of(model.open_transformer().value())));
+    add("text_encoders.umt5xxl.transformer.", test::tensors_of(model.open_text_encoder().value()));
+    add("vae.", test::with_wan_vae_names(test::tensors_of(model.open_vae().value()), 1));
+    tensors["text_encoders.umt5xxl.logit_scale"] = {{1}, {4.6F}};
+    // Its encoder, which is not read, under a name that packed transformers have in theirs.
+    tensors["vae.quant_conv.weight"] = {{1}, {1.0F}};
+    io::TensorMap views;
+    for (const auto& [name, tensor] : tensors) {
+      views.emplace(name, io::TensorView{io::StorageType::kF32, tensor.shape,
+                                         std::as_bytes(std::span(tensor.values))});
+    }
+    const std::vector<std::byte> tokenizer(100, std::byte{7});
+    views.emplace("text_encoders.spiece_model",
+                  io::TensorView{io::StorageType::kU8, {100}, tokenizer});
+    const fs::path file = folder_ / "wan2.1_t2v_all.safetensors";
+    throw_if_error(io::write_safetensors(file, views, {{"format", "pt"}}));
+    return file;
+  }
+
   /// A copy of the model that a test may spoil.
   fs::path copy_of_model() const {
     fs::copy(kFolder, folder_ / "model", fs::copy_options::recursive);
@@ -118,6 +147,36 @@ TEST_F(WanPipelineGolden, EverySchedulerUnderBothNamings) {
     EXPECT_EQ(report_.transformer.naming, "wan");
     EXPECT_EQ(report_.vae.naming, "wan");
   }
+}
+
+TEST_F(WanPipelineGolden, AFileOfComfyUiThatHoldsAllPartsIsEachOfThem) {
+  const ModelFolder whole = ModelFolder::open(kFolder).value();
+  const fs::path file = all_in_one(whole);
+  // Of the model's folder, what describes it is left.
+  const fs::path model = copy_of_model();
+  fs::remove(model / "transformer" / "diffusion_pytorch_model.safetensors");
+  fs::remove_all(model / "text_encoder");
+  fs::remove(model / "vae" / "diffusion_pytorch_model.safetensors");
+
+  GenerateOptions run = options();
+  run.model = model;
+  run.choice.parts = {.transformer = file, .vae = file, .text_encoder = file};
+  expect_golden_latents(run);
+  EXPECT_EQ(report_.transformer.naming, "wan");
+  EXPECT_EQ(report_.vae.naming, "wan");
+  for (const WeightsReport* part : {&report_.transformer, &report_.text_encoder, &report_.vae}) {
+    EXPECT_EQ(part->unused, std::vector<std::string>{});
+  }
+  EXPECT_EQ(report_.transformer.loaded, std::ssize(whole.open_transformer().value().tensors()));
+  EXPECT_EQ(std::ranges::count(report_.files, file.string(), &FileReport::path), 1);
+  // Each part counts with its own tensors, not with the whole file.
+  const ModelFolder from_file = ModelFolder::open(model, run.choice).value();
+  EXPECT_EQ(from_file.open_text_encoder().value().num_bytes(),
+            whole.open_text_encoder().value().num_bytes());
+  EXPECT_EQ(from_file.open_transformer().value().num_bytes(),
+            whole.open_transformer().value().num_bytes());
+  EXPECT_EQ(decode({.latents = run.latents, .vae = file}).value().frames.rgb,
+            decode({.latents = run.latents, .model = kFolder}).value().frames.rgb);
 }
 
 TEST_F(WanPipelineGolden, FramesAreThoseOfDiffusers) {
@@ -169,6 +228,17 @@ TEST_F(WanPipelineGolden, SparseAttentionRunsAndIsReported) {
   ASSERT_TRUE(generate(run, report_).ok());
   EXPECT_NEAR(report_.kept_share, (1.0 / 3 + 1.0) / 2, 1e-9);
   EXPECT_THAT(report_.warnings, testing::Contains(HasSubstr("no to_gate_compress")));
+}
+
+TEST_F(WanPipelineGolden, W21_AnEmptyNegativePromptIsEncodedNotZeros) {
+  const ModelFolder model = ModelFolder::open(kFolder).value();
+  const auto weights = RunWeights::open(options(), model, report_).value();
+  const Texts texts = encode_texts(options(), model, *weights, /*guided=*/true, report_).value();
+  EXPECT_EQ(texts.negative.num_valid, 1);  // the end of the text
+  EXPECT_EQ(texts.negative.num_rows, 512);
+  const auto row = texts.negative.rows.span().first(24);
+  EXPECT_GT(std::ranges::count_if(row, [](float x) { return std::abs(x) > 0.1F; }), 12);
+  // EverySchedulerUnderBothNamings compares what guidance against it gives.
 }
 
 TEST_F(WanPipelineGolden, PreviewsShowThePredictedVideo) {

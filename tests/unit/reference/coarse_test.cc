@@ -12,7 +12,7 @@ TilePlan plan_of(const std::vector<int32_t>& tile_len) {
   return TilePlan::tiled(tile_len, 4).value();
 }
 
-TEST(ReferenceCoarse, IsASoftmaxOverTilesWhateverTheirSize) {
+TEST(ReferenceCoarse, W15_IsASoftmaxOverTilesWhateverTheirSize) {
   // q.k = 8 * 1 * k, so scale 1/8 gives scores 0 and log 3: weights 1/4 and 3/4.
   const CoarseResult r = run_coarse(kReference, rows_of({1}), rows_of({0, std::log(3.0)}),
                                     rows_of({4, 8}), plan_of({4, 1}), 0.125F);

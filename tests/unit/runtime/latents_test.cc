@@ -61,7 +61,7 @@ TEST_F(LatentsFile, ComesBackWhole) {
   EXPECT_EQ(decode({.latents = path_}).value().metadata.comment, saved.made_by);
 }
 
-TEST_F(LatentsFile, PixelsAreClampedAndTruncated) {
+TEST_F(LatentsFile, W20_PixelsAreClampedAndTruncated) {
   Latents latents = sample();
   const float values[] = {-1.0F, 1.0F, -3.0F, 3.0F, 0.0F, 0.999F};
   std::ranges::copy(values, latents.values.data());

@@ -118,7 +118,7 @@ TEST_F(Pipeline, RoutesFollowDenseStepsAndLayers) {
   }
 }
 
-TEST_F(Pipeline, DenseIsVsaWithAllTiles) {
+TEST_F(Pipeline, W17_DenseIsVsaWithAllTiles) {
   write(test::TinyModel());
   GenerateOptions dense = options();
   dense.attention = Attention::kDense;

@@ -133,6 +133,10 @@ TEST_F(Resume, AnotherRunIsRefusedBeforeAnythingIsLoaded) {
   refused([](auto& o) { o.topk = 1; }, "[resume] topk: expected 2");
   refused([](auto& o) { o.dense_steps = 1; }, "[resume] dense_steps: expected 0");
   refused([](auto& o) { o.dense_layers = {1}; }, "[resume] dense_layers: expected []");
+  refused([](auto& o) { o.shift = 5.0; }, "[resume] shift: expected 8");
+  refused(
+      [](auto& o) { o.scheduler = sampler::SchedulerKind::kUniPc; },
+      "[resume] scheduler: expected \"euler-plain\", as the interrupted run had, got \"unipc\"");
   refused([](auto& o) { o.topk = 2, o.size = {{32, 48}}; }, "[resume] width: expected 32");
 }
 

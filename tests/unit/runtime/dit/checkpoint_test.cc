@@ -86,7 +86,7 @@ TEST_F(WanCheckpoint, AllNamingsLoadTheSameModel) {
   EXPECT_EQ(predict(other), want);
 }
 
-TEST_F(WanCheckpoint, Norm2AndNorm3AreNotMixedUp) {
+TEST_F(WanCheckpoint, W01_Norm2AndNorm3AreNotMixedUp) {
   EXPECT_EQ(diffusers_name("blocks.3.norm3.weight", Naming::kOriginal), "blocks.3.norm2.weight");
   EXPECT_EQ(diffusers_name("blocks.3.norm2.weight", Naming::kDiffusers), "blocks.3.norm2.weight");
   // Wan's norm2 has no weights; a file that has some is another model, and they go unused.

@@ -114,7 +114,7 @@ TEST_F(LoraFiles, ProductsUnderEveryNaming) {
   }
 }
 
-TEST_F(LoraFiles, WansNorm3IsDiffusersNorm2) {
+TEST_F(LoraFiles, W01_WansNorm3IsDiffusersNorm2) {
   const TinyTensor diff = tensor({kWidth}, 3);
   const auto weights = load({{write({{"diffusion_model.blocks.0.norm3.diff", diff},
                                      {"diffusion_model.blocks.0.norm3.diff_b", diff},

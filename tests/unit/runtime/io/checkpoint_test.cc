@@ -142,6 +142,22 @@ TEST_F(CheckpointTest, SameKeyInTwoObjectsIsFine) {
   EXPECT_TRUE(index.ok()) << index.status().message();
 }
 
+TEST_F(CheckpointTest, OnePartOfAFileOfManyIsKept) {
+  write_shard(scratch_ / "all.safetensors", {"x.a", "x.b", "y.a", "z"});
+  const auto kept = [&](std::vector<std::string_view> prefixes) {
+    Checkpoint checkpoint = Checkpoint::open(scratch_ / "all.safetensors").value();
+    checkpoint.keep_part(prefixes);
+    std::vector<std::string> names;
+    for (const auto& [name, view] : checkpoint.tensors()) names.push_back(name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(kept({"w.", "x.", "y."}), (Names{"x.a", "x.b"}));  // the first that occurs
+  EXPECT_EQ(kept({"y."}), (Names{"y.a"}));
+  EXPECT_EQ(kept({"w."}), (Names{"x.a", "x.b", "y.a", "z"}));  // the file is one part
+  EXPECT_EQ(kept({}).size(), 4U);
+}
+
 TEST_F(CheckpointTest, ViewsOutliveMoves) {
   Checkpoint first = open_sharded(index_of(good_)).value();
   const TensorView view = *first.find("a");

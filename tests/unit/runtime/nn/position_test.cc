@@ -12,13 +12,13 @@
 namespace vsa::nn {
 namespace {
 
-TEST(Rope, SplitsTheHeadAmongTheAxes) {
+TEST(Rope, W05_SplitsTheHeadAmongTheAxes) {
   EXPECT_EQ(rope_split(128), (std::array<int64_t, 3>{44, 42, 42}));
   EXPECT_EQ(rope_split(64), (std::array<int64_t, 3>{24, 20, 20}));
   EXPECT_EQ(rope_split(12), (std::array<int64_t, 3>{4, 4, 4}));
 }
 
-TEST(Rope, TurnsInterleavedPairsByPosition) {
+TEST(Rope, W05_TurnsInterleavedPairsByPosition) {
   constexpr Grid kGrid{3, 4, 5};
   constexpr int64_t kHeads = 2, kDim = 16, kFirst = 7;
   const int64_t rows = kGrid.num_tokens() - kFirst;
@@ -51,7 +51,7 @@ TEST(Rope, TurnsInterleavedPairsByPosition) {
   test::expect_rounded(x, want, 3.0);
 }
 
-TEST(Timestep, CosinesComeFirst) {
+TEST(Timestep, W04_CosinesComeFirst) {
   std::vector<float> out(8);
   timestep_embedding(250.5F, out);
   for (size_t j = 0; j < 4; ++j) {
@@ -64,7 +64,7 @@ TEST(Timestep, CosinesComeFirst) {
   EXPECT_EQ(out, (std::vector<float>{1, 1, 1, 1, 0, 0, 0, 0}));
 }
 
-TEST(Timestep, IsNotTruncated) {
+TEST(Timestep, W09_IsNotTruncated) {
   std::vector<float> whole(8), fraction(8);
   timestep_embedding(757.0F, whole);
   timestep_embedding(757.25F, fraction);

@@ -29,19 +29,19 @@ TEST(Schedule, PlainLevelsAreShiftedOnce) {
   EXPECT_EQ(made(SchedulerKind::kEulerPlain, 1, 2.0).sigmas, (std::vector<double>{1.0, 0.0}));
 }
 
-TEST(Schedule, EulerOfDiffusersShiftsTwice) {
+TEST(Schedule, W07_EulerOfDiffusersShiftsTwice) {
   const Schedule schedule = made(SchedulerKind::kEuler, 4, 3.0);
   expect_sigmas(schedule, {1.0, 0.857692, 0.602151, 0.008929, 0.0}, 1e-6);
   EXPECT_EQ(schedule.timesteps[0], 1000.0);
 }
 
-TEST(Schedule, UniPcBeginsAt999AndCutsOffTimesteps) {
+TEST(Schedule, W08_W09_UniPcBeginsAt999AndCutsOffTimesteps) {
   const Schedule schedule = made(SchedulerKind::kUniPc, 4, 3.0);
   expect_sigmas(schedule, {0.999999, 0.90012, 0.750375, 0.500999, 0.0}, 1e-6);
   EXPECT_EQ(schedule.timesteps, (std::vector<double>{999, 900, 750, 500}));
 }
 
-TEST(Schedule, WanAndFastVideoDifferAtTheUpperEnd) {
+TEST(Schedule, W08_WanAndFastVideoDifferAtTheUpperEnd) {
   const Schedule wan = made(SchedulerKind::kUniPcWan, 4, 3.0);
   expect_sigmas(wan, {0.999666, 0.89964, 0.749625, 0.499667, 0.0}, 1e-6);
   EXPECT_EQ(wan.timesteps, (std::vector<double>{999, 899, 749, 499}));

@@ -87,6 +87,26 @@ TEST_F(Umt5, R11_EachLayerHasItsOwnTable) {
   EXPECT_FALSE(std::ranges::equal(before.rows.span(), after.rows.span()));
 }
 
+TEST_F(Umt5, W11_TheGeluIsOnTheFirstOfTheTwoBranches) {
+  const test::TinyModel model;
+  const std::vector<int32_t> ids{5, 9, 11, 1};
+  const TextEmbedding before = encode(model, ids);
+  // Two changes of sign cancel, unless one of them goes through the GELU.
+  const auto negated = [&](const char* branch) {
+    test::TinyModel other = model;
+    for (const std::string part : {branch, "wo"}) {
+      for (float& x :
+           other.text_encoder.at("encoder.block.0.layer.1.DenseReluDense." + part + ".weight")
+               .values) {
+        x = -x;
+      }
+    }
+    return encode(other, ids);
+  };
+  EXPECT_TRUE(std::ranges::equal(negated("wi_1").rows.span(), before.rows.span()));
+  EXPECT_FALSE(std::ranges::equal(negated("wi_0").rows.span(), before.rows.span()));
+}
+
 TEST_F(Umt5, TheTableMayHaveItsOtherName) {
   test::TinyModel model;
   const std::vector<int32_t> ids{5, 9, 1};

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <deque>
 #include <optional>
 
 #include "runtime/nn/parallel.h"
@@ -101,6 +103,54 @@ TEST_F(Vae, R05_StripesAndChunksEncodeToTheWhole) {
                              Split{.chunk = 2, .stripes = 3}, Split{.chunk = 3, .stripes = 6}}) {
     EXPECT_LT(distance(encoded(split), whole), kRounding) << split.chunk << " " << split.stripes;
   }
+}
+
+TEST_F(Vae, W10_TheConvolutionOverTimeSkipsTheFirstChunkAndSeesZerosInTheSecond) {
+  // All other convolutions forget the past, so only that of the upsamplers connects latent frames.
+  VaeWeights weights = random_.weights(Half::kDecoder);
+  std::deque<std::vector<float>> kept;
+  const auto forget_past = [&](nn::Weight& weight) {
+    if (weight.shape.size() != 5) return;
+    std::vector<float>& numbers = kept.emplace_back(weight.bytes.size() / sizeof(float));
+    std::memcpy(numbers.data(), weight.bytes.data(), weight.bytes.size());
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (i % 27 < 18) numbers[i] = 0.0F;  // [.., 3, 3, 3]: the last frame's 9 stay
+    }
+    weight.bytes = std::as_bytes(std::span(numbers));
+  };
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    forget_past(weights.layers[i].conv.weight);
+    if (!weights.network.layers[i].temporal) forget_past(weights.layers[i].conv2.weight);
+  }
+  const auto decoded_with = [&](int64_t changed, float time_scale) {
+    for (size_t i = 0; i < weights.layers.size(); ++i) {
+      if (weights.network.layers[i].temporal) weights.layers[i].conv2.weight.scale = time_scale;
+    }
+    std::vector<float> before = latents_;
+    const int64_t pixels = kHeight * kWidth;
+    for (int64_t c = 0; c < 16 && changed >= 0; ++c) {
+      std::fill_n(latents_.begin() + (c * kFrames + changed) * pixels, pixels, 0.5F);
+    }
+    rgb_.clear();
+    throw_if_error(decode(decode_args(), *cpu::make_model(weights).value()));
+    latents_ = std::move(before);
+    return rgb_;
+  };
+  const std::vector<float> plain = decoded_with(-1, 0.05F);
+  const auto changes = [&](const std::vector<float>& other, int64_t first, int64_t frames) {
+    constexpr int64_t kFrame = 3 * 64 * kHeight * kWidth;
+    return !std::equal(plain.begin() + first * kFrame, plain.begin() + (first + frames) * kFrame,
+                       other.begin() + first * kFrame);
+  };
+  const std::vector<float> of_first = decoded_with(0, 0.05F);
+  EXPECT_TRUE(changes(of_first, 0, 1));
+  EXPECT_FALSE(changes(of_first, 1, 12));  // zeros stand for it in the second chunk
+  const std::vector<float> of_second = decoded_with(1, 0.05F);
+  EXPECT_TRUE(changes(of_second, 1, 4));
+  EXPECT_TRUE(changes(of_second, 5, 4));  // from the third on, history is what was there
+  const std::vector<float> otherwise = decoded_with(-1, 0.2F);
+  EXPECT_FALSE(changes(otherwise, 0, 1));
+  EXPECT_TRUE(changes(otherwise, 1, 4));
 }
 
 TEST_F(Vae, FramesComeInOrderChunkByChunk) {

@@ -66,7 +66,7 @@ TEST(VaeParts, ThirteenRowsOfLatentsAroundAStripe) {
   EXPECT_EQ(middle.shapes.back().in, (Rows{239, 481}));
 }
 
-TEST(VaeParts, TheFirstChunkKeepsItsFrame) {
+TEST(VaeParts, W10_TheFirstChunkKeepsItsFrame) {
   const Layer up{.kind = LayerKind::kUpsample, .name = "u", .in = 4, .out = 2, .temporal = true};
   const Layer down{
       .kind = LayerKind::kDownsample, .name = "d", .in = 4, .out = 4, .temporal = true};
