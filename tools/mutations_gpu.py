@@ -59,7 +59,7 @@ GPU_MUTATIONS = [
     stage("schedule: common and exclusive tiles swapped", "contains(other, tile) != (which == Which::kAlsoIn)",
           "contains(other, tile) == (which == Which::kAlsoIn)", "Fine"),
     stage("fine at head_dim 128: padding is read", "mask_scores(scores, row_bits(slot));",
-          "mask_scores(scores, row_bits(slot) | 1U);", "Fine"),
+          "mask_scores(scores, row_bits(slot) | uint64_t{1} << 63);", "Fine"),
     stage("fine at head_dim 64: padding is read", "(has_partial, 0)) mask_scores(scores[0], row_bits(next));",
           "(has_partial, 0)) mask_scores(scores[0], row_bits(now));", "Fine"),
     card("fine: the sum is not rescaled to a new maximum", "sum[row] *= factor[row];", "sum[row] *= 1.0F;", "GpuMaxima.*"),

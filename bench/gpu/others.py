@@ -43,8 +43,18 @@ def dense_cudnn(case, sets):
     return _results(sets, run, "dense", "dense", lambda i, out: out.transpose(1, 2), "dense_cudnn")
 
 
+def flash3_function():
+    """flash_attn_func of FlashAttention-3: of its own package, or of the wheel fa3-fwd, which has the forward pass
+    alone."""
+    try:
+        from flash_attn_interface import flash_attn_func
+    except ImportError:
+        from fa3_fwd_interface import flash_attn_func
+    return flash_attn_func
+
+
 def dense_flash3(case, sets):
-    from flash_attn_interface import flash_attn_func
+    flash_attn_func = flash3_function()
 
     def run(i):
         out = flash_attn_func(sets[i].q, sets[i].k, sets[i].v)

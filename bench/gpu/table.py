@@ -27,7 +27,9 @@ FORWARD = {"dense_flash3": "FA3", "dense_cudnn": "cuDNN", "fastvideo": "FastVide
            "fine": "vsa fine", "operator": "vsa operator"}
 BACKWARD = {"dense_flash3_backward": "FA3", "dense_cudnn_backward": "cuDNN", "fine_backward": "vsa fine",
             "operator_backward": "vsa operator"}
-TRAINING = {"dense_flash3_training": "FA3, both", "operator_training": "vsa operator, both"}
+TRAINING = {"dense_flash3_training": "FA3, both", "dense_cudnn_training": "cuDNN, both",
+            "operator_training": "vsa operator, both"}
+NAMES = {"dense_flash3": "FA3", "dense_cudnn": "cuDNN"}
 OURS = ("fine", "operator", "operator_list", "fine_backward", "operator_backward", "operator_training")
 
 
@@ -74,20 +76,27 @@ def section(header, cases, rows):
     """Markdown about one card; rows: where its JSON lines lie, as the page links to them."""
     shown = {name: case for name, case in cases.items() if case.rows and case.summaries}
     parts = [f"## {header.get('card', 'no GPU')}", _about(header, shown, rows)]
-    forward = _table(shown, FORWARD, [("operator", "dense_flash3")])
+    dense = _dense(shown)
+    forward = _table(shown, FORWARD, [("operator", dense)])
     if forward:
-        parts += ["Forward, milliseconds; `x` is FA3's time over that of the operator.", forward]
-    backward = _table(shown, {**BACKWARD, **TRAINING}, [("operator_backward", "dense_flash3_backward"),
-                                                         ("operator_training", "dense_flash3_training")])
+        parts += [f"Forward, milliseconds; `x` is {NAMES[dense]}'s time over that of the operator.", forward]
+    dense = _dense(shown, "_backward")
+    backward = _table(shown, {**BACKWARD, **TRAINING}, [("operator_backward", f"{dense}_backward"),
+                                                         ("operator_training", f"{dense}_training")])
     if backward:
-        parts += ["Backward, milliseconds; *both* is forward and backward; the first `x` is of backward, the second "
-                  "of both.", backward]
+        parts += ["Backward, milliseconds; *both* is forward and backward; `x` is "
+                  f"{NAMES[dense]}'s time over that of the operator, first of backward, then of both.", backward]
     stages = _stages(header, shown)
     if stages:
         parts += ["The stages around the fine stage, milliseconds; in brackets the time a copy takes to move the bytes "
                   "that the stage must read and write.", stages]
     missing = _missing(cases)
     return "\n\n".join(parts + ([missing] if missing else [])) + "\n\n"
+
+
+def _dense(cases, suffix=""):
+    """What computes dense attention, for ratios: FlashAttention-3 where any case has it."""
+    return "dense_flash3" if any(f"dense_flash3{suffix}" in case.rows for case in cases.values()) else "dense_cudnn"
 
 
 def _about(header, cases, rows):
@@ -188,6 +197,7 @@ def summary(header, cases):
     def ratio(both, ours, dense):
         return ", ".join(f"{case.ms(dense) / case.ms(ours):.1f}" for case in both if case.ms(ours) and case.ms(dense))
 
+    backward = _dense(cases, "_backward")
     lines = []
     for name, case in cases.items():
         if name.endswith("_d128_t64/kept12.5/random"):
@@ -195,9 +205,9 @@ def summary(header, cases):
             lines.append([f"{math.prod(s['grid'])} ({'x'.join(map(str, s['grid']))}), {s['heads']}",
                           *(cell(both, what) for what in ("dense_flash3", "fastvideo", "operator")),
                           ratio(both, "operator", "dense_flash3"),
-                          ratio(both, "operator_backward", "dense_flash3_backward")])
+                          ratio(both, "operator_backward", f"{backward}_backward")])
     head = ["tokens, heads of 128", "dense, FlashAttention-3", "FastVideo", "vsa operator", "times as fast as dense",
-            "backward, times as fast"]
+            f"backward, times as fast as {NAMES[backward]}"]
     if not any(line[-1] for line in lines):
         head, lines = head[:-1], [line[:-1] for line in lines]
     return f"{header.get('card')}, commit {header['commit']}, milliseconds:\n\n{_markdown(head, lines)}\n\n"

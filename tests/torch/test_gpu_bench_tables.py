@@ -43,9 +43,10 @@ def test_a_section_of_a_made_up_run():
     assert text.startswith("## NVIDIA H200\n") and "Commit abc1234" in text and "driver 580.0" in text
     assert "board power 650 to 650 W, SM clock 1.70 to 1.70 GHz" in text.replace("\n", " ")
     assert "[run.jsonl.gz](run.jsonl.gz)" in text
-    # No time of FlashAttention-3, so no column of it and no ratio.
-    assert "| kept | list | cuDNN | vsa fine | vsa operator |" in text
-    assert "| 8x64x64, 4x4x4, 12 x 128 | 12.5 % | random | 10.00 | 1.500 | 2.000 |" in text
+    # No time of FlashAttention-3, so no column of it; the ratio is to cuDNN.
+    assert "`x` is cuDNN's time over that of the operator" in text
+    assert "| kept | list | cuDNN | vsa fine | vsa operator | x |" in text
+    assert "| 8x64x64, 4x4x4, 12 x 128 | 12.5 % | random | 10.00 | 1.500 | 2.000 | **5.00** |" in text
     assert "| select | 0.030 |" in text
     assert f"- fastvideo absent: No module named 'fastvideo_kernel' ({CASE})" in text
     assert "- case left out: no time after 400 s (s_t64/kept5/random)" in text
@@ -53,6 +54,7 @@ def test_a_section_of_a_made_up_run():
 
 def test_a_speed_up_stands_behind_the_operator():
     text = section(map(json.dumps, [MADE_UP[0], row("dense_flash3", 9.0), *MADE_UP[1:]]))
+    assert "`x` is FA3's time over that of the operator" in text
     assert "| 9.000 | 10.00 | 1.500 | 2.000 | **4.50** |" in text
 
 
@@ -73,6 +75,15 @@ def test_backward_is_a_table_of_its_own():
     assert "| 10.00 | 1.500 | 2.000 |" in forward
     assert "| FA3 | vsa fine | vsa operator | x | FA3, both | vsa operator, both | x |" in backward
     assert "| 26.00 | 4.500 | 5.000 | **5.20** | 36.00 | 7.200 | **5.00** |" in backward
+
+
+def test_without_flash_attention_backward_is_compared_with_cudnn():
+    others = [row("dense_cudnn_backward", 30.0), row("dense_cudnn_training", 43.2)]
+    rows = [*others, *(one for one in BACKWARD if "flash3" not in one.get("what", ""))]
+    text = section(map(json.dumps, [MADE_UP[0], row("dense_flash3", 9.0), *MADE_UP[1:], *rows]))
+    forward, backward = text.split("Backward, milliseconds")
+    assert "`x` is FA3's time" in forward and "`x` is cuDNN's time" in backward
+    assert "| 30.00 | 4.500 | 5.000 | **6.00** | 43.20 | 7.200 | **6.00** |" in backward
 
 
 def test_rows_of_another_run_are_refused():
