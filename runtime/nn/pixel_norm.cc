@@ -1,7 +1,6 @@
-// The norm of Wan's VAE over the channels of each pixel, with SiLU behind it. Host-only.
+// The norm of Wan's VAE over the channels of each pixel, with or without SiLU after it. Host-only.
 #include "runtime/nn/pixel_norm.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "runtime/nn/isa.h"
@@ -54,30 +53,11 @@ void PixelNorm(const PixelNormArgs& args) {
 
 void PixelNormSilu(const PixelNormArgs& args) {
   NormPixels(args, [](auto d, auto v) {
-    // Beyond 88 exp leaves f32's range; x / exp(88) is as good as zero.
+    // exp of more than 88 is beyond the range of f32; x / exp(88) is practically zero.
     const auto power = hn::Exp(d, hn::Min(hn::Neg(v), hn::Set(d, 88.0F)));
     // A NaN stays one: it is the numerator.
     return hn::Div(v, hn::Add(hn::Set(d, 1.0F), power));
   });
-}
-
-void SoftmaxRows(float* x, int64_t rows, int64_t width, float scale) {
-  record_target(HWY_TARGET);
-  for (int64_t r = 0; r < rows; ++r) {
-    float* const row = x + r * width;
-    const float largest = *std::max_element(row, row + width);
-    ForEachVector(width, [&](auto d, int64_t i) {
-      const auto below = hn::Sub(hn::LoadU(d, row + i), hn::Set(d, largest));
-      const auto scaled = hn::Mul(below, hn::Set(d, scale));
-      // Exp of a NaN would be a number.
-      hn::StoreU(hn::IfThenElse(hn::IsNaN(scaled), scaled, hn::Exp(d, scaled)), d, row + i);
-    });
-    const float sum = SumOver(width, [&](auto d, int64_t i) { return hn::LoadU(d, row + i); });
-    const float inverse = 1.0F / sum;
-    ForEachVector(width, [&](auto d, int64_t i) {
-      hn::StoreU(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, inverse)), d, row + i);
-    });
-  }
 }
 
 }  // namespace vsa::nn::HWY_NAMESPACE
@@ -91,11 +71,6 @@ void pixel_norm(const PixelNormArgs& args) { VSA_NN_DISPATCH(PixelNorm)(args); }
 
 HWY_EXPORT(PixelNormSilu);
 void pixel_norm_silu(const PixelNormArgs& args) { VSA_NN_DISPATCH(PixelNormSilu)(args); }
-
-HWY_EXPORT(SoftmaxRows);
-void softmax_rows(float* x, int64_t rows, int64_t width, float scale) {
-  VSA_NN_DISPATCH(SoftmaxRows)(x, rows, width, scale);
-}
 
 }  // namespace vsa::nn
 #endif

@@ -1,4 +1,4 @@
-// The norm of Wan's VAE over the channels of each pixel, with SiLU behind it. Host-only.
+// The norm of Wan's VAE over the channels of each pixel, with or without SiLU after it. Host-only.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,5 @@ void pixel_norm(const PixelNormArgs& args);
 
 /// The same with act = silu, x / (1 + exp(-x)).
 void pixel_norm_silu(const PixelNormArgs& args);
-
-/// x = softmax(scale * x) of each row, on the calling thread.
-/// @param x  [rows, width], contiguous
-void softmax_rows(float* x, int64_t rows, int64_t width, float scale);
 
 }  // namespace vsa::nn

@@ -6,7 +6,7 @@
 #include "runtime/nn/convert.h"
 #include "runtime/nn/elementwise.h"
 #include "runtime/nn/parallel.h"
-#include "runtime/nn/pixel_norm.h"
+#include "runtime/nn/softmax.h"
 #include "runtime/vae/cpu/layer.h"
 
 namespace vsa::vae::cpu {

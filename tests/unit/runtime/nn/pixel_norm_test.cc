@@ -1,4 +1,4 @@
-// The norm over a pixel's channels and the softmax of rows, against sums in f64.
+// The norm over a pixel's channels, against sums in f64.
 #include "runtime/nn/pixel_norm.h"
 
 #include <gtest/gtest.h>
@@ -76,33 +76,6 @@ TEST(PixelNormValues, SiluOfFarNegativeNumbersIsZero) {
   pixel_norm_silu(
       {.x = x.data(), .pixels = 1, .channels = 2, .gamma = gamma.data(), .y = x.data()});
   EXPECT_NEAR(x[0], 0.0F, 1e-30F);
-}
-
-TEST(SoftmaxRows, EqualsSumsInF64) {
-  constexpr int64_t kRows = 3, kWidth = 37;
-  constexpr float kScale = 0.25F;
-  std::vector<float> x = test::normal_f32(kRows * kWidth, 3);
-  for (float& v : x) v *= 40.0F;
-  test::Exact want;
-  for (size_t r = 0; r < kRows; ++r) {
-    const auto row = std::span(x).subspan(r * kWidth, kWidth);
-    double sum = 0.0;
-    for (const float v : row) sum += std::exp(static_cast<double>(kScale * v));
-    // Scores of up to 40 are rounded before the exponential.
-    for (const float v : row) {
-      const double p = std::exp(static_cast<double>(kScale * v)) / sum;
-      want.add(p, p * (1.0 + 2.0 * 40.0));
-    }
-  }
-  softmax_rows(x.data(), kRows, kWidth, kScale);
-  test::expect_rounded(x, want, 8.0);
-}
-
-TEST(SoftmaxRows, NanSpreadsOverItsRow) {
-  std::vector<float> x = test::normal_f32(2 * 21, 3);
-  x[30] = std::nanf("");
-  softmax_rows(x.data(), 2, 21, 1.0F);
-  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(std::isnan(x[i]), i >= 21) << i;
 }
 
 }  // namespace
