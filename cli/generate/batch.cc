@@ -1,3 +1,4 @@
+// `vsa generate --batch`: one video for each entry of a file. Host-only.
 #include "cli/generate/batch.h"
 
 #include <fmt/format.h>
@@ -131,16 +132,20 @@ std::vector<BatchRun> runs_of(const std::vector<BatchEntry>& entries, const Mani
   return runs;
 }
 
-/// Before the first of them begins: no two write the same file, and the model takes their settings.
-void check_runs(const std::vector<BatchRun>& runs, const std::string& list,
-                const fs::path& manifest) {
+/// Throws Failure if two of the files that the batch reads or writes are the same one.
+void check_files(const std::vector<BatchEntry>& entries, const OutputOptions& output,
+                 const std::string& list, const fs::path& manifest) {
   std::vector<NamedPath> files = {{"--batch", list}, {"--manifest", manifest}};
-  for (const BatchRun& run : runs) {
-    for (const auto& [option, path] : run.paths.files()) {
-      files.push_back({fmt::format("{} of {}", option, run.entry->name), path});
+  for (const BatchEntry& entry : entries) {
+    for (const auto& [option, path] : paths_of(output, entry.name).files()) {
+      files.push_back({fmt::format("{} of {}", option, entry.name), path});
     }
   }
   check_distinct(files);
+}
+
+/// Throws Failure if the model does not take the settings of a run.
+void check_settings(const std::vector<BatchRun>& runs, const std::string& list) {
   for (const BatchRun& run : runs) {
     const Status status = runtime::check_run(run.options);
     if (status.ok()) continue;
@@ -203,10 +208,10 @@ void run_batch(const SamplingOptions& sampling, const OutputOptions& output,
   const std::vector<BatchEntry> entries = part_of(all, batch.part.value_or(BatchPart{}));
   const fs::path manifest_path = batch.manifest.empty() ? folder_of(output.video) / "manifest.jsonl"
                                                         : fs::path(batch.manifest);
-  check_distinct({{"--batch", batch.file}, {"--manifest", manifest_path}});  // before it is read
+  check_files(entries, output, batch.file, manifest_path);  // before the manifest is read
   const Manifest manifest(manifest_path, batch_settings(sampling, output));
   const std::vector<BatchRun> runs = runs_of(entries, manifest, sampling, output);
-  check_runs(runs, batch.file, manifest_path);
+  check_settings(runs, batch.file);
   take(io::NewFolders::make(manifest_path.parent_path())).keep();
 
   const InterruptScope interrupt;
