@@ -1,5 +1,5 @@
-// `vsa` as a whole: its subcommands, its own options, and what becomes of what they throw.
-// Host-only.
+// `vsa` as a whole: its subcommands, its own options, and how failures become messages and exit
+// codes. Host-only.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -237,10 +237,11 @@ void add_attend(CLI::App& app) {
   auto options = std::make_shared<AttendCommand>();
   CLI::App& command = *app.add_subcommand("attend", "run the operator on tensors of a file");
   options->tensors.add_to(command);
-  add_text(
-      command,
-      {.names = "-o,--output", .kind = kFileKind, .help = "safetensors to write; it holds out"},
-      options->output)
+  add_text(command,
+           {.names = "-o,--output",
+            .kind = kFileKind,
+            .help = "safetensors to write, with the tensor out"},
+           options->output)
       .required();
   options->keep.add_to(command);
   add_list(command, "--forced-columns", options->forced_columns, {},

@@ -14,7 +14,7 @@ struct CheckResult {
 };
 
 /// Relative L2 error that outputs of that dtype may have: two roundings to the dtype (2 eps), and
-/// for f32, where rounding is not what dominates, 1e-5 for sums of at most 1e5 terms.
+/// for f32, where sums dominate the rounding of the output, 1e-5 for sums of at most 1e5 terms.
 double bench_tolerance(DType dtype);
 
 /// Checks the outputs that lie in `problem`, as left by the last run of that stage, in the heads

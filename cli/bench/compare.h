@@ -22,7 +22,7 @@ double l2(const ConstTensor& x);
 /// A tensor like `x`, to be written by the reference.
 OwnedTensor like(const ConstTensor& x);
 
-/// Points the tensors of a call elsewhere, and keeps the memory of what it makes for them.
+/// Replaces the tensors of a call by others, and owns the memory of those that it makes.
 class Replacements {
  public:
   /// `x` becomes its tokens in the sampled tiles of `plan`.

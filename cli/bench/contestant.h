@@ -16,7 +16,7 @@ namespace vsa::cli {
 struct Contestant {
   std::string stage;
   std::string baseline = {};            ///< the contestant that `speedup` is against; empty: none
-  double flops = 0.0;                   ///< of executed pairs; 0: not worth counting
+  double flops = 0.0;                   ///< of executed pairs; 0: not counted
   double bytes = 0.0;                   ///< inputs and outputs, each once
   std::shared_ptr<Device> device = {};  ///< where it runs; null: on the host
   std::function<Status()> run = {};     ///< on a device it only enqueues

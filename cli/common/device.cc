@@ -12,7 +12,7 @@
 namespace vsa::cli {
 namespace {
 
-/// The Failure that stands for an error of a backend.
+/// Turns an error of a backend into a Failure.
 Failure failure(BackendId backend, std::string_view what, const Status& status) {
   return {ExitCode::kFailed,
           fmt::format("--backend {}: {}: {}", name(backend), what, status.message())};

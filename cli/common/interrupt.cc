@@ -34,7 +34,7 @@ void install_interrupt_handlers() {
     if (action.sa_handler == SIG_IGN) continue;
     action = {};
     action.sa_handler = on_signal;
-    action.sa_flags = SA_RESTART;  // a write that is under way goes on
+    action.sa_flags = SA_RESTART;  // a write that has begun is continued
     sigaction(signal, &action, nullptr);
   }
 }

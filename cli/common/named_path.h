@@ -1,4 +1,4 @@
-// The files of one command: none may stand in the way of another. Host-only.
+// The files of one command, which must all be different. Host-only.
 #pragma once
 
 #include <filesystem>

@@ -7,8 +7,8 @@
 
 namespace vsa::cli {
 
-/// The one of `words` that begins with `typed`, or else the nearest to it that is near enough to
-/// be meant: at most a third of its letters are missing, more, others or swapped with the next.
+/// The one of `words` that begins with `typed`, or else the one nearest to it, if at most a third
+/// of its letters were left out, added, replaced or swapped with the next one.
 std::optional<std::string> nearest(const std::string& typed, const std::vector<std::string>& words);
 
 }  // namespace vsa::cli

@@ -30,7 +30,7 @@ std::string to_string(const WholeRange& range);
 /// "a number from 0 to 1", "a number".
 std::string to_string(const NumberRange& range);
 
-/// Digits with perhaps a minus sign before them; leading zeros mean nothing. Nothing is rounded,
+/// Digits with perhaps a minus sign before them; leading zeros are ignored. Nothing is rounded,
 /// cut off or read in another base.
 /// @param what  the option or field, as the message names it
 /// Throws Failure(kUsage) "what: expected RANGE, got TEXT", with a hint where one is known.

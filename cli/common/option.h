@@ -25,7 +25,7 @@ inline constexpr const char* kTextKind = "TEXT";
 inline constexpr const char* kFileKind = "FILE";
 inline constexpr const char* kFolderKind = "FOLDER";
 inline constexpr const char* kPathKind = "PATH";            ///< a file or a folder
-inline constexpr const char* kScaledFileKind = "FILE[:X]";  ///< a file, and how strongly it counts
+inline constexpr const char* kScaledFileKind = "FILE[:X]";  ///< a file, and its strength
 
 /// An option, or an argument if `names` has no dash, with one value.
 struct OptionSpec {

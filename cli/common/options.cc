@@ -25,8 +25,9 @@ void BackendOptions::add_to(CLI::App& command) {
               .help = "the backend that computes",
               .default_value = backend},
              {"reference", "cpu", "cuda", "hip"}, backend);
-  add_whole(command, "--threads", threads, {.least = 0, .most = kMaxThreads},
-            "threads to use; 0: as many as this process has processors");
+  add_whole(
+      command, "--threads", threads, {.least = 0, .most = kMaxThreads},
+      "threads to compute with; 0: OMP_NUM_THREADS, or as many as this process has processors");
 }
 
 Context BackendOptions::context() const {
@@ -51,7 +52,7 @@ void KeepOptions::add_to(CLI::App& command) {
              "share of kv tiles that a query tile drops");
   add_whole(command, "--topk", topk, {.least = 1}, "kv tiles that a query tile keeps");
   add_number(command, "--keep", keep, kKeepRange,
-             "share of kv tiles kept; the same as --sparsity 1-K");
+             "share of kv tiles kept; the same as --sparsity 1-X");
 }
 
 void KeepOptions::check_at_most_one() const {

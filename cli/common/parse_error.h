@@ -21,8 +21,8 @@ std::vector<const CLI::App*> subcommands(const CLI::App& app);
 /// Failure(kUsage).
 void check_words(const CLI::App& app, const std::vector<std::string>& words);
 
-/// The failure that stands for an error of the parser: an unknown option, with the nearest one; a
-/// value that is missing; what else is needed, with an example.
+/// Turns an error of the parser into a Failure: an unknown option, with the nearest known one; a
+/// missing value; a missing option, with an example.
 Failure explain(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace vsa::cli

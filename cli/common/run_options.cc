@@ -39,27 +39,34 @@ void RunOptions::add_model_to(CLI::App& command) {
   add_text(command,
            {.names = "--model",
             .kind = kFolderKind,
-            .help = "model folder, or the name of a model that VSA_MODELS or this vsa has",
+            .help = "folder of a model, or the name of one in the folders of VSA_MODELS or "
+                    "installed with vsa",
             .default_value = model},
            model);
   choice.add_to(command);
 }
 
 void RunOptions::add_video_to(CLI::App& command) {
-  add_whole(command, "--steps", video.steps, kStepsRange, "number of sampling steps");
-  add_whole(command, "--frames", video.frames, kFramesRange, "number of frames");
-  add_value(command, {.names = "--size", .kind = "WxH", .help = "width and height in pixels"},
+  add_whole(command, "--steps", video.steps, kStepsRange, "sampling steps; default: the model's");
+  add_whole(command, "--frames", video.frames, kFramesRange,
+            "frames of the video; default: the model's");
+  add_value(command,
+            {.names = "--size",
+             .kind = "WxH",
+             .help = "width and height in pixels; default: the model's"},
             [this](const std::string& option, const std::string& text) {
               video.size = parse_size(option, text);
             });
   add_number(command, "--guidance", video.guidance, kGuidanceRange,
-             "strength of the prompt; 1: no guidance");
+             "scale of classifier-free guidance; 1: none; default: the model's");
   std::vector<std::string> schedulers;
   for (const auto kind : sampler::kSchedulerKinds) schedulers.emplace_back(sampler::name(kind));
-  add_choice(command, {.names = "--scheduler", .kind = {}, .help = "how steps are taken"},
+  add_choice(command,
+             {.names = "--scheduler", .kind = {}, .help = "the sampler; default: the model's"},
              schedulers, scheduler);
-  add_number(command, "--shift", shift, kShiftRange,
-             "of the scheduler: above 1, more steps on strong noise");
+  add_number(
+      command, "--shift", shift, kShiftRange,
+      "shift of the noise levels: above 1, more steps on strong noise; default: the model's");
 }
 
 void RunOptions::add_attention_to(CLI::App& command, const std::string& tile_default) {

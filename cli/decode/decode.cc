@@ -100,7 +100,8 @@ void add_decode(CLI::App& app) {
   add_text(command,
            {.names = "--model",
             .kind = kFolderKind,
-            .help = "model folder, or the name of a model that VSA_MODELS or this vsa has"},
+            .help = "folder of a model, or the name of one in the folders of VSA_MODELS or "
+                    "installed with vsa"},
            options->model);
   add_text(command,
            {.names = "--vae",

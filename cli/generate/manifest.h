@@ -20,7 +20,7 @@ nlohmann::ordered_json batch_settings(const SamplingOptions& sampling, const Out
 /// One JSON object a line, added to when a video is complete. Several processes may share one.
 class Manifest {
  public:
-  /// Reads what there is. Lines that were cut short by a full disk or a crash are left out.
+  /// Reads the file if it exists. Lines that were cut short by a full disk or a crash are left out.
   /// @param settings  of batch_settings
   /// Throws Failure: kInputOutput if a line is none of a manifest, kUsage if it has other settings.
   Manifest(std::filesystem::path path, nlohmann::ordered_json settings);

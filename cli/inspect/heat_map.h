@@ -14,7 +14,7 @@ namespace vsa::cli {
 /// grey. NaN is grey.
 video::Rgb heat_colour(double x);
 
-/// What the two ends of the colours stand for.
+/// The values that the two ends of the colour scale stand for.
 struct ColourScale {
   double least = 0.0, most = 1.0;
   std::string least_label, most_label;

@@ -164,9 +164,8 @@ void add_inspect(CLI::App& app) {
   add_former_name(command, "--batch", "--batch-item N is the item to look at");
   add_whole(command, "--head", options->head, {}, "only this head; default: all");
   add_whole(command, "--row", options->row, {}, "list the tiles that this query tile keeps");
-  add_whole(
-      command, "--mass-tiles", options->mass_tiles, {.least = 1},
-      "how many query tiles the mass is computed of; default: all, or fewer if there are many");
+  add_whole(command, "--mass-tiles", options->mass_tiles, {.least = 1},
+            "query tiles whose mass is computed; default: all, or fewer if there are many");
   add_text(command,
            {.names = "--png", .kind = kFolderKind, .help = "write heat maps into this folder"},
            options->png);
