@@ -11,7 +11,7 @@
 
 namespace vsa::runtime {
 
-/// Files of gigabytes take a minute: nothing waits for them that does not need them.
+/// Hashing gigabytes takes a minute. Only what needs the hashes waits for them.
 class FileHashes {
  public:
   /// Begins.

@@ -16,7 +16,7 @@ namespace vsa::runtime {
 inline constexpr const char* kPixelSpace = "pixel";
 inline constexpr const char* kWanSpace = "wan-vae";
 
-/// A tensor that the sampler of an interrupted run goes on with (sampler::Sampler::state).
+/// A tensor that the sampler of an interrupted run needs to continue (sampler::Sampler::state).
 struct LatentsState {
   std::string name;
   nn::Buffer values;  ///< as many as of the latents
@@ -36,7 +36,7 @@ struct Latents {
   std::string scheduler = "euler-plain";  ///< sampler::name; files of old versions lack it
   std::string attention;                  ///< "vsa" or "dense"
   int64_t topk = 0;
-  std::string made_by;                ///< made_by_json of the run; empty in files of others
+  std::string made_by;  ///< made_by_json of the run; empty if another program wrote the file
   std::vector<LatentsState> state{};  ///< of a run that was interrupted
 };
 

@@ -14,17 +14,17 @@
 namespace vsa::runtime {
 
 /// A lower bound: the transformer's weights in the type of the file, those of one step in
-/// f32, the activations of one pass, the latents with their velocities. The text encoder is gone by
-/// then.
+/// f32, the activations of one pass, the latents with their velocities. The text encoder has been
+/// freed by then.
 int64_t memory_needed_bytes(const RunPlan& plan, const dit::WanConfig& config,
                             const io::Checkpoint& transformer);
 
-/// The same before that: the text encoder's weights in the type of the file and the largest in f32,
-/// but for its table of embeddings, of which few rows are read.
+/// A lower bound for the text stage: the text encoder's weights in the type of the file and the
+/// largest of them in f32, without the table of embeddings, of which few rows are read.
 int64_t text_memory_needed_bytes(const io::Checkpoint& text_encoder);
 
-/// How a VAE is run so that it fits what there is, and what that takes. The latents and twice the
-/// frames in 8 bits are part of it.
+/// How a VAE is run so that it fits into the available memory, and how much memory that takes, the
+/// latents and two copies of the frames in 8 bits included.
 struct VaeNeeds {
   vae::Split split;
   int64_t bytes = 0;
@@ -32,11 +32,11 @@ struct VaeNeeds {
 /// @param latents  [channels, frames, height, width]
 VaeNeeds vae_memory_needed(const vae::VaeConfig& config, const std::vector<int64_t>& latents);
 
-/// @return OutOfMemory with both numbers if a stage of the run would not fit what there is
-///         (system::available_memory_bytes)
+/// @return OutOfMemory, with both numbers, if a stage of the run would not fit into the memory that
+///         is available (system::available_memory_bytes)
 Status check_memory(const RunPlan& plan, const ModelFolder& model,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder);
-/// The same of decoding alone.
+/// The same for decoding alone.
 Status check_vae_memory(const VaeNeeds& needs);
 
 /// The extents of a run's latents: channels, frames, height, width.

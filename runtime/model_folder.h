@@ -39,7 +39,7 @@ struct ModelFolder {
   int64_t max_sequence_length = 512;  ///< rows of the text embedding, in tokens
   double fps = 16.0;
   sampler::SchedulerConfig scheduler;
-  std::vector<std::string> ignored;  ///< "file: field", fields that mean nothing here
+  std::vector<std::string> ignored;  ///< "file: field", fields that the runtime does not use
   PartLocation transformer_at, text_encoder_at, vae_at;
   std::filesystem::path tokenizer_at;  ///< spiece.model
   /// Of the weights of each part; empty for those without.

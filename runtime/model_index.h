@@ -38,7 +38,7 @@ struct ModelIndex {
   TrainedOn trained_on;
   int64_t max_sequence_length = 512;  ///< rows of the text embedding, in tokens
   double fps = 16.0;
-  std::vector<std::string> ignored;  ///< "file: field", fields that mean nothing here
+  std::vector<std::string> ignored;  ///< "file: field", fields that the runtime does not use
 };
 
 inline constexpr const char* kModelIndex = "model_index.json";

@@ -35,7 +35,7 @@ Status check_latents_writable(const GenerateOptions& options, const ModelFolder&
   return io::check_writable(options.latents, bytes);
 }
 
-/// The run that goes on, if one does.
+/// The latents of the run that is resumed, if there is one.
 Result<std::optional<Latents>> load_begun(const GenerateOptions& options,
                                           const GenerateReport& report) {
   if (options.resume.empty()) return std::optional<Latents>();

@@ -23,8 +23,8 @@
 
 namespace vsa::runtime {
 
-/// What self-attention runs: top-k tiles, or all of them. Either way a checkpoint with gates adds
-/// gate * coarse, because that is the function it was trained as.
+/// Which tiles self-attention attends to: the top k, or all. In both cases a checkpoint with gates
+/// adds gate * coarse, because it was trained with this sum.
 enum class Attention { kVsa, kDense };
 
 /// "vsa" or "dense". @return InvalidArgument listing both for any other name.
@@ -57,7 +57,7 @@ struct FrameFeed {
   std::function<void(std::span<const uint8_t> rgb)> add;
 };
 
-/// Small pictures of what a run is about to become, while it is sampled.
+/// Small pictures of the predicted video, made while a run is sampled.
 struct PreviewOptions {
   int64_t every = 0;  ///< after every so many steps; 0: none
   /// Called with one pixel for each latent pixel of each latent frame of the predicted video. What
@@ -79,7 +79,7 @@ struct GenerateOptions {
   std::optional<double> guidance;  ///< 1: no unconditional pass, negative_prompt has no effect
   std::optional<double> fps;       ///< frames per second that the video plays at
   std::optional<sampler::SchedulerKind> scheduler;
-  std::optional<double> shift;  ///< of the scheduler: above 1, more steps on strong noise
+  std::optional<double> shift;  ///< of the noise levels: above 1, more steps on strong noise
 
   Attention attention = Attention::kVsa;
   std::optional<double> sparsity;     ///< vsa: 1 - kept share; not together with topk
@@ -91,7 +91,8 @@ struct GenerateOptions {
   BackendId backend = BackendId::kCpu;
   int num_threads = 0;  ///< 0: system::default_num_threads(); the video does not depend on it
 
-  /// Latents of the same run, interrupted: it goes on from their step, to the same bits; or empty.
+  /// Latents of the same run, which was interrupted: it continues from their step and ends with the
+  /// same bits. Empty: a new run.
   std::filesystem::path resume;
   std::filesystem::path latents;  ///< where latents are saved before decoding; empty: nowhere
   LatentsName latents_name = LatentsName::kExact;

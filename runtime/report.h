@@ -12,7 +12,7 @@ namespace vsa::runtime {
 
 /// One layer in one step, both guidance passes together.
 struct LayerReport {
-  std::string route;        ///< "vsa" or "dense": what really ran
+  std::string route;        ///< "vsa" or "dense": which attention ran
   double kept_share = 0.0;  ///< kv tiles kept / kv tiles, mean over heads and query tiles
   double qkv_ms = 0.0;      ///< norm, modulation, projections, q/k norm, RoPE
   double attention_ms = 0.0;
@@ -22,7 +22,7 @@ struct LayerReport {
 
 struct StepReport {
   double sigma = 0.0;     ///< noise level at the start of the step, 1 to 0
-  double timestep = 0.0;  ///< what the transformer was given
+  double timestep = 0.0;  ///< that the transformer got
   double ms = 0.0;
   std::vector<LayerReport> layers;
 };
@@ -44,7 +44,7 @@ struct LoraReport {
 /// How the tensors of a checkpoint were matched.
 struct WeightsReport {
   std::string naming;  ///< whose tensor names the file uses
-  std::string dtype;   ///< on file, "f16"; "mixed" if several
+  std::string dtype;   ///< in the file: "f16"; "mixed" if there are several
   int64_t parameters = 0;
   int64_t loaded = 0;
   std::vector<std::string> unused;  ///< tensors in the file that the model does not have
@@ -92,7 +92,7 @@ struct GenerateReport {
   io::WrittenFile latents_file;   ///< the same, for whoever removes it again; not in the JSON
 };
 
-/// All fields under their names; what docs/reference/runtime.md describes.
+/// The report as JSON; docs/reference/runtime.md describes the fields.
 nlohmann::json to_json(const GenerateReport& report);
 
 }  // namespace vsa::runtime

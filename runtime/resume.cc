@@ -1,4 +1,4 @@
-// A run that goes on where an interrupted one stopped. Host-only.
+// Continues an interrupted run. Host-only.
 #include "runtime/resume.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A run that goes on where an interrupted one stopped. Host-only.
+// Continues an interrupted run. Host-only.
 #pragma once
 
 #include "runtime/latents.h"
@@ -8,10 +8,10 @@
 
 namespace vsa::runtime {
 
-/// Whether the latents are of this run: all that made_by_json says of both must be equal, but for
-/// the software, the names of things and the speed of playing. Weights are compared by their hash;
-/// while the report has none yet, or a run that was stopped before its first step had none, they
-/// are not.
+/// Whether the latents are of this run: everything that made_by_json says of both must be equal,
+/// except for the version of the software, the model's name, the frame rate and the steps done.
+/// Weights are compared by their hash, unless the report has no hash yet, or the latents have none
+/// because the run was stopped before its first step.
 /// @return InvalidArgument naming the first setting that differs
 Status check_same_run(const Latents& begun, const GenerateReport& run);
 
@@ -21,7 +21,7 @@ Status check_same_run(const Latents& begun, const GenerateReport& run);
 Status resume(const Latents& begun, const GenerateReport& run, Latents& latents,
               sampler::Sampler& sampler);
 
-/// Notes in the latents how far the sampler is and, if that is not the end, its state.
+/// Stores in the latents how many steps the sampler has taken and, if steps are left, its state.
 void keep_progress(const sampler::Sampler& sampler, Latents& latents);
 
 }  // namespace vsa::runtime

@@ -20,7 +20,7 @@ struct RunPlan {
   int64_t frames = 0;
   FrameSize size;
   double guidance = 1.0;
-  std::string negative_prompt;  ///< empty where guidance makes no use of it
+  std::string negative_prompt;  ///< empty if there is no guidance
   double fps = 0.0;
   Grid grid;  ///< in tokens
   TileShape tile;
@@ -48,8 +48,8 @@ struct TrainedWith {
 /// @return IoError if a value is there but cannot be read
 Result<TrainedWith> trained_with(const io::Metadata& metadata);
 
-/// What `generate` would refuse of these options by the model's configuration and the metadata of
-/// its weights: for many runs, before the first begins.
+/// Whether `generate` would refuse these options, judged by the model's configuration and the
+/// metadata of its weights. A batch checks all its runs by this before the first one begins.
 /// @return as plan_run; IoError if the model cannot be opened
 Status check_run(const GenerateOptions& options);
 

@@ -31,10 +31,10 @@ struct RunWeights {
                                                   const ModelFolder& model, GenerateReport& report);
 };
 
-/// Adds what a user should know about gates that are missing, or that dense attention meets.
+/// Adds a warning if the model has no gates, or if dense attention is combined with gates.
 void warn_of_gates(const GenerateOptions& options, bool has_gates, GenerateReport& report);
 
-/// Why a stage made a number that is none: a weight that is none, by its name, or else the failure
+/// Why a stage computed a NaN or an infinity: the name of a weight that is one, or else the failure
 /// itself.
 /// @param failure  of a stage; other codes than Internal come back as they are
 Status explain(const Status& failure, const io::Checkpoint& weights, std::string_view model);

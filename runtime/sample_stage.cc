@@ -144,7 +144,7 @@ Result<Latents> sample(const SampleArgs& args, GenerateReport& report) {
   const auto sampler = sampler::make_sampler(args.plan->schedule, latents.values.size(),
                                              static_cast<uint64_t>(args.plan->seed));
   if (args.begun != nullptr) {
-    VSA_TRY(note_files(args, report));  // which weights begun was made with
+    VSA_TRY(note_files(args, report));  // with which weights the resumed run began
     VSA_TRY(resume(*args.begun, report, latents, *sampler));
   }
   Status sampled = run_sampler(args, **transformer, *sampler, latents, report);

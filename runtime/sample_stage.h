@@ -22,7 +22,7 @@ struct SampleArgs {
   const RunPlan* plan = nullptr;
   const RunWeights* weights = nullptr;
   const Texts* texts = nullptr;
-  const Latents* begun = nullptr;          ///< of a run that goes on, or null
+  const Latents* begun = nullptr;          ///< of a run that is resumed, or null
   const LatentColours* colours = nullptr;  ///< of previews, or null
   FileHashes* hashes = nullptr;            ///< of the run's files
 };

@@ -16,7 +16,7 @@ struct Texts {
 };
 
 /// The encoder lives no longer than the call: the transformer gets its memory.
-/// @return errors of the tokenizer and the encoder | IoError (a weight that is no number)
+/// @return errors of the tokenizer and the encoder | IoError (a weight is NaN or infinite)
 Result<Texts> encode_texts(const GenerateOptions& options, const ModelFolder& model,
                            const RunWeights& weights, bool guided, GenerateReport& report);
 

@@ -22,7 +22,7 @@ struct AttentionArgs {
   std::optional<float> scale{};  ///< default 1 / sqrt(D)
   CoarseRounding rounding = CoarseRounding::kNone;
 
-  // What exists already is given here and not computed again; each may be empty.
+  // Results that the caller has already, which are then not computed again; each may be empty.
   ConstTensor q_pooled{};              ///< [B, H, Nq, D] f32: as `pool` or `norm_rope_pool` gave it
   ConstTensor k_pooled{}, v_pooled{};  ///< [B, H_kv, Nk, D] f32
   /// [B, H, Nq, D] f32: as `coarse` gave it. With a `lut`, too, no coarse stage runs.

@@ -36,14 +36,14 @@ bool implements(BackendId id, std::string_view operation);
 /// Where the tensors and tables of a call are.
 enum class MemoryKind : int { kHost = 0, kDevice = 1 };
 
-/// What a backend takes, whatever this machine can run. Programs ask for these traits, not for the
-/// name of the backend, so that they work with one that is added later.
+/// What a backend takes, on any machine. Programs ask for these traits and not for the name of the
+/// backend, so that they also work with a backend that is added later.
 struct BackendTraits {
   DTypes token_dtypes;               ///< of q, k, v, gates and whatever has a row for each token
   DTypes tile_dtypes;                ///< of means, scores, lse
   int64_t head_dim_step = 1;         ///< head_dims are the multiples of this ...
   int64_t max_head_dim = INT64_MAX;  ///< ... up to this
-  int64_t row_bytes = 1;             ///< rows that long, of a token dtype, begin at multiples of it
+  int64_t row_bytes = 1;  ///< token rows of at least so many bytes begin at multiples of it
   MemoryKind memory = MemoryKind::kHost;
   bool has_workspace = false;  ///< calls need Context::workspace, see workspace_query
   bool has_streams = false;    ///< calls only enqueue on Context::stream
@@ -65,8 +65,8 @@ Result<BackendTraits> backend_traits(BackendId id);
 /// @return Unsupported if VSA_ISA names one that this machine or this build lacks
 Result<std::string_view> cpu_isa();
 
-/// Most threads that a call may ask for. One more than cores gains nothing, and OpenMP ends the
-/// process if it cannot start as many as it is told to.
+/// The largest number of threads that a call may ask for. More threads than cores gain nothing, and
+/// OpenMP ends the process if it cannot start as many as it is told to.
 inline constexpr int kMaxThreads = 1024;
 
 /// Memory that a call may use while it runs. Does not own it.

@@ -27,7 +27,7 @@ class DeviceMemory {
   Status release(void* data);
   /// Enqueues a copy to the device; `from` may change once it returns.
   Status copy_in(void* to, const void* from, int64_t size_bytes) const;
-  /// Copies from the device what there is after all that was enqueued.
+  /// Copies from the device, once all that was enqueued before is done.
   Status copy_out(void* to, const void* from, int64_t size_bytes) const;
   /// Waits for all that was enqueued.
   Status wait() const;

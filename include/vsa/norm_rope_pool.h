@@ -25,8 +25,8 @@ struct NormRopePoolArgs {
   NormOver norm = NormOver::kAllHeads;
   float eps = 1e-6F;
   ConstTensor weight{};  ///< [1, H, 1, D] f32; empty: all ones. Per-head weights: stride[1] = 0
-  /// [B, 1, S, 1] f32 with kAllHeads, [B, H, S, 1] with kHead: given, where x holds some of the
-  /// heads only; empty: computed.
+  /// [B, 1, S, 1] f32 with kAllHeads, [B, H, S, 1] with kHead; empty: computed from x. The caller
+  /// passes it if x holds only some of the heads that share it.
   ConstTensor rstd{};
   ConstTensor cos{}, sin{};  ///< [1, 1, S, D / 2] f32; both empty: no rotation
   Tensor pooled{};           ///< [B, H, N, D] f32; may be empty

@@ -4,9 +4,9 @@
 // Nq and Nk tiles, D head_dim. Every tensor is [B, H, S, D] by strides, last axis contiguous.
 // Token tensors (q, k, v, out, gates and their gradients) are f32, bf16 or f16, all of one dtype;
 // tile tensors (pooled, scores, coarse_out and their gradients) and lse are f32. On the reference
-// backend everything may also be f64. head_dim is a multiple of 8 up to 256. A token tensor may be
-// in any order that its TilePlan describes; positions that belong to no tile (padding) are never
-// read, and are written as 0 in outputs.
+// backend everything may also be f64. head_dim is a multiple of 8 up to 256 (cuda: 64 or 128). A
+// token tensor may be in any order that its TilePlan describes; positions that belong to no tile
+// (padding) are never read, and are written as 0 in outputs.
 //
 // Inputs may be broadcast (stride 0) and may be views of one another. Outputs have positive strides
 // that keep their elements apart, and share no memory with any other argument: nothing runs in
@@ -14,9 +14,9 @@
 // read.
 //
 // All calls validate every argument before touching memory: on failure outputs are as they were.
-// They are synchronous, thread-safe, and give the same bits for any number of threads.
-// Errors: InvalidArgument (the message names the argument), Unsupported (this backend lacks it),
-// OutOfMemory. Paper: arXiv 2505.13389. The specification in code: src/reference.
+// They are thread-safe, give the same bits for any number of threads, and are synchronous except on
+// the cuda backend (Context). Errors: InvalidArgument (the message names the argument), Unsupported
+// (this backend lacks it), OutOfMemory. Paper: arXiv 2505.13389. Specification: src/reference.
 #pragma once
 
 #include <cstdint>

@@ -32,9 +32,9 @@ struct WanConfig {
   int64_t width() const { return num_heads * head_dim; }
 };
 
-/// Reads and checks every field, of either kind of file: Wan's own has `dim`. Fields that mean
-/// nothing here are added to `ignored`, those of diffusers' bookkeeping (leading underscore)
-/// excepted.
+/// Reads and checks every field, of either kind of file: Wan's own has `dim`. Fields that the
+/// runtime does not use are added to `ignored`, except those of diffusers' bookkeeping (leading
+/// underscore).
 /// @param file  how messages name the file
 /// @return IoError (a field of a wrong type or range) | Unsupported (image-to-video fields and
 ///         other variants this runtime does not compute; the message names the field)

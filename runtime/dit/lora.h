@@ -14,7 +14,7 @@
 
 namespace vsa::dit {
 
-/// A file of changes, and how strongly they count: 0 is without it, 1 as it was trained.
+/// A file of changes, and their strength: 0 is without them, 1 as they were trained.
 struct LoraSpec {
   std::filesystem::path file;
   double strength = 1.0;

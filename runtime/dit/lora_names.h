@@ -18,11 +18,11 @@ enum class LoraRole {
   kDown,      ///< [rank, in]: lora_A.weight, lora_down.weight
   kUp,        ///< [out, rank]: lora_B.weight, lora_up.weight
   kUpBias,    ///< [out], scaled as the product: lora_B.bias
-  kAlpha,     ///< the product counts alpha / rank times
+  kAlpha,     ///< the product is multiplied by alpha / rank
   kAdd,       ///< added to the weight: diff
   kAddBias,   ///< added to the bias: diff_b
   kAddTable,  ///< added to the modulation of a block or of the head: diff_m
-  kSet,       ///< in the place of the weight: set_weight
+  kSet,       ///< replaces the weight: set_weight
 };
 
 /// A name taken apart.
@@ -32,7 +32,7 @@ struct LoraKey {
   bool flat = false;  ///< with underscores for dots, as kohya's trainers write them
 };
 
-/// @return nothing of a name that is none of a LoRA for this runtime
+/// @return nothing if the runtime knows no LoRA tensor of such a name
 std::optional<LoraKey> parse_lora_key(std::string_view name);
 
 /// From the modules of files to the tensors of a model.

@@ -1,4 +1,4 @@
-// The weights of a Wan transformer by name: no computation, for any device. Host-only.
+// The weights of a Wan transformer by name, for any device; nothing here computes. Host-only.
 #pragma once
 
 #include <span>

@@ -14,8 +14,9 @@ struct ConvStride {
 };
 
 /// An input and the zeros around it. A convolution makes
-/// (frames + front - kernel) / stride + 1 frames, and rows and columns likewise. Every output reads
-/// some of the input: one that reads zeros alone loses what it is added to (oneDNN 2.6.3).
+/// (frames + front - kernel) / stride + 1 frames, and rows and columns likewise. Every output must
+/// read some of the input: where an output reads zeros alone, oneDNN 2.6.3 overwrites the sum that
+/// it should add to.
 struct ConvShape {
   int64_t frames = 0, height = 0, width = 0;
   int64_t front = 0;  ///< frames of zeros ahead; there are none behind
@@ -24,7 +25,7 @@ struct ConvShape {
   auto operator<=>(const ConvShape&) const = default;
 };
 
-/// What becomes of what is in the output's place.
+/// Whether the output replaces what is in its place, or is added to it.
 enum class Into { kReplace, kAdd };
 
 /// y = x * W + b. Immutable; shared by copies. forward() is for one thread at a time, and spreads

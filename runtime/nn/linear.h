@@ -22,15 +22,15 @@ enum class Keep {
   /// In a copy of the same type, in the order that oneDNN multiplies fastest from. The pages of the
   /// file are released. For a weight that every step multiplies with. F64 becomes f32.
   kPacked,
-  /// Where it lies in the file. For a weight that is used once or twice.
+  /// In the mapped file. For a weight that is used once or twice.
   kMapped,
 };
 
-/// f32 copies of the weights that one step multiplies with; its memory is used again by the next,
-/// and grows to what the largest step takes.
+/// Memory for f32 copies of the weights that one step multiplies with. The next step uses the same
+/// memory, which grows to what the largest step takes.
 class WeightSpace {
  public:
-  /// Gives up what was taken.
+  /// Makes all of the memory free for the next step.
   void clear();
   /// n floats on a cache line that stay where they are until clear(). Throws std::bad_alloc.
   float* take(int64_t n);

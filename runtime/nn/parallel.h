@@ -26,7 +26,8 @@ void parallel_rows(int64_t rows, const std::function<void(const RowBlock&)>& fn)
 /// Threads that parallel_rows uses at most: the length of an array of scratch memory.
 int num_threads();
 
-/// Sets the number of OpenMP threads for the calling thread while it lives; 0 leaves it alone.
+/// Sets the number of OpenMP threads for the calling thread as long as the object exists; 0 changes
+/// nothing.
 class ThreadCount {
  public:
   explicit ThreadCount(int num_threads);

@@ -29,7 +29,7 @@ void patchify(const PatchLayout& layout, const float* video, int64_t begin, int6
               float* rows);
 
 /// Puts output rows of tokens [begin, end) back: columns run over (f, h, w, channel), the order of
-/// Wan's output projection - not the order patchify makes.
+/// Wan's output projection, which is not the order that patchify makes.
 /// @param rows   [end - begin, layout.width()]
 /// @param video  [channels, F, H, W]
 void unpatchify(const PatchLayout& layout, const float* rows, int64_t begin, int64_t end,

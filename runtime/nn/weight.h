@@ -1,4 +1,5 @@
-// Tensors of a model by name, as they lie in its files: no computation, for any device. Host-only.
+// Tensors of a model by name, as they are in its files, for any device; nothing here computes.
+// Host-only.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Finds the tensors of a model in a checkpoint by name and shape, and keeps account. Host-only.
+// Finds the tensors of a model in a checkpoint by name and shape, and counts them. Host-only.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct LoadSummary {
 };
 
 /// A checkpoint under the names of the model that is loaded. Nothing is read but the headers.
-/// Faults are collected: a missing tensor is an empty Weight, and finish() tells all that were
+/// Faults are collected: a missing tensor is an empty Weight, and finish() names all that are
 /// missing.
 class WeightFinder {
  public:

@@ -29,7 +29,8 @@ class Umt5Encoder {
 
   const Umt5Config& config() const { return weights_.config; }
 
-  /// Runs the tokens alone - padding would be masked and thrown away - and puts zeros behind.
+  /// Encodes the tokens without padding, which would be masked and thrown away; the rows after them
+  /// become zeros.
   /// @param ids       1 to num_rows ids
   /// @param num_rows  rows to give back
   /// @return InvalidArgument (an id outside the vocabulary, a wrong count) | Cancelled | errors of

@@ -26,7 +26,7 @@ struct Umt5Config {
   int64_t inner() const { return num_heads * d_kv; }  ///< width of all heads
 };
 
-/// @param ignored  names of fields that mean nothing here are added
+/// @param ignored  names of fields that the runtime does not use are added
 /// @return IoError (a field is missing, of a wrong type or range) | Unsupported (another
 /// feed-forward)
 Result<Umt5Config> parse_umt5_config(const nlohmann::json& json, std::string_view file,

@@ -1,4 +1,4 @@
-// The weights of a umT5 text encoder by name: no computation, for any device. Host-only.
+// The weights of a umT5 text encoder by name, for any device; nothing here computes. Host-only.
 #pragma once
 
 #include <string_view>

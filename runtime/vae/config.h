@@ -36,8 +36,8 @@ struct VaeConfig {
   int64_t temporal_factor() const;
 };
 
-/// Reads and checks every field. Fields that mean nothing here are added to `ignored`, those of
-/// diffusers' bookkeeping (leading underscore) excepted.
+/// Reads and checks every field. Fields that the runtime does not use are added to `ignored`,
+/// except those of diffusers' bookkeeping (leading underscore).
 /// @param file  how messages name the file
 /// @return IoError (a field of a wrong type or range) | Unsupported (another model's VAE, such as
 ///         Wan2.2's, and variants that this runtime does not compute; the message names the field)

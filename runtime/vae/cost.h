@@ -7,8 +7,8 @@
 
 namespace vsa::vae {
 
-/// FLOPs of the decoder's products and convolutions for latents of that size, cut into one stripe;
-/// what else it does is little beside them.
+/// FLOPs of the decoder's products and convolutions for latents of that size, without stripes. All
+/// other operations are few beside them.
 /// @param frames, height, width  of the latents
 double decode_flops(const VaeConfig& config, int64_t frames, int64_t height, int64_t width);
 

@@ -14,7 +14,7 @@
 
 namespace vsa::vae {
 
-/// How a run is stopped, and how far it is.
+/// How a run is stopped, and how it reports its progress.
 struct RunControl {
   const std::atomic<bool>* cancel = nullptr;  ///< looked at before every layer; may be null
   /// After every layer of a part, with the number that are done and that there will be; may be
@@ -44,7 +44,7 @@ class Runner {
   /// @return Cancelled | Internal (a non-finite value, names the layer) | errors of the steps
   Status run(int64_t part, const float* frames, int64_t num_frames, float* out);
 
-  /// The part has seen all chunks: what it keeps may go.
+  /// The part has processed its last chunk: the frames that it keeps may be freed.
   void finish(int64_t part) { steps_->finish(part); }
 
  private:

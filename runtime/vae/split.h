@@ -5,17 +5,18 @@
 
 namespace vsa::vae {
 
-/// What is done first where there are stripes.
+/// The order of the work if there are stripes.
 enum class Order {
-  /// A chunk of frames in all its stripes: frames come out while later ones are decoded. What
-  /// convolutions keep of the frames before is there for every stripe at once.
+  /// All stripes of a chunk, then the next chunk: frames come out while later ones are decoded. The
+  /// frames that convolutions keep are in memory for all stripes at once.
   kFrames,
-  /// A stripe of all frames: least memory. All frames come out at the end.
+  /// All chunks of a stripe, then the next stripe: takes the least memory. All frames come out at
+  /// the end.
   kStripes,
 };
 
-/// Time and memory depend on it; values do not, but for the rounding of sums where a convolution
-/// adds up in another order for another size: a relative L2 distance below 1e-6.
+/// How the work is divided. Time and memory depend on it. Values do not, except for rounding: a
+/// convolution may add in another order for another size (relative L2 distance below 1e-6).
 struct Split {
   int64_t chunk = 1;    ///< latent frames at a time, behind the first, which is always alone
   int64_t stripes = 1;  ///< horizontal, from 1 to the number of the latents' rows

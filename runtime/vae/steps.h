@@ -41,7 +41,7 @@ class Steps {
   ///                rows are written; host memory, there after the call
   virtual Status end(float* frames) = 0;
 
-  /// The part will not be begun again: what it keeps may go.
+  /// The part has processed its last chunk: the frames that it keeps may be freed.
   virtual void finish(int64_t part) = 0;
 };
 

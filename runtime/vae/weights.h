@@ -1,4 +1,4 @@
-// The weights of Wan2.1's VAE by name: no computation, for any device. Host-only.
+// The weights of Wan2.1's VAE by name, for any device; nothing here computes. Host-only.
 #pragma once
 
 #include <string>

@@ -18,8 +18,8 @@ struct Edges {
 /// The input of a convolution of 3x3 that makes `out` of the rows `in`.
 Edges edges_3x3(Rows in, Rows out, int64_t width);
 
-/// Frames go through it chunk by chunk as if they came at once: it keeps the last frames of its
-/// input. Its input lies in a buffer behind the place of the frames that are kept.
+/// Frames go through it chunk by chunk with the same result as all at once, because it keeps the
+/// last frames of its input. The input lies in a buffer behind the place of the kept frames.
 class CausalConv {
  public:
   CausalConv() = default;
@@ -36,7 +36,7 @@ class CausalConv {
   void forward(const Edges& edges, int64_t num_frames, History& history, nn::Buffer& padded,
                float* y, nn::Into into = nn::Into::kReplace) const;
 
-  /// Keeps frames as forward() does, and makes nothing.
+  /// Keeps frames as forward() does, without computing an output.
   void remember(int64_t pixels, int64_t num_frames, History& history, nn::Buffer& padded) const;
 
  private:

@@ -32,8 +32,8 @@ struct LatentSize {
 /// What decode() will take at its peak: the weights in f32, the kept frames, the buffers of the
 /// layers, and the frames until they are handed out. With Order::kFrames, or without stripes, it
 /// does not depend on the length of a video of two latent frames or more. The latents themselves
-/// are the caller's. With AVX2 and AVX-512 it is right to a tenth; without, oneDNN takes copies of
-/// a layer's input beside.
+/// are the caller's. With AVX2 and AVX-512 the result is right to a tenth; without them oneDNN also
+/// copies the input of a layer.
 /// @param threads  that will compute
 int64_t decode_memory_bytes(const VaeConfig& config, const LatentSize& size, Split split,
                             int threads);
@@ -42,8 +42,8 @@ int64_t decode_memory_bytes(const VaeConfig& config, const LatentSize& size, Spl
 int64_t encode_memory_bytes(const VaeConfig& config, const LatentSize& size, Split split,
                             int threads);
 
-/// How to decode within that memory: in as few stripes as it allows, chunk by chunk if that is
-/// possible and else a stripe at a time; what takes least if nothing fits.
+/// The split with which decoding fits into that memory: as few stripes as possible, in the order
+/// kFrames if it fits and else kStripes. If nothing fits, the split that takes the least memory.
 Split choose_split(const VaeConfig& config, const LatentSize& size, int64_t bytes, int threads);
 
 }  // namespace vsa::vae::cpu

@@ -20,8 +20,8 @@ struct Workspace {
   int64_t frames = 0;     ///< of x
 };
 
-/// Memory of a part for all that its convolutions keep: one piece, which goes back when the part is
-/// done, where many small ones would leave holes.
+/// Memory of a part for all frames that its convolutions keep. It is one piece, which is freed when
+/// the part is done, because many small pieces would fragment the memory.
 class HistorySpace {
  public:
   HistorySpace() = default;

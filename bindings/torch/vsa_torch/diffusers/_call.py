@@ -46,7 +46,7 @@ class _Said(NamedTuple):
 
     state: State
     place: Place
-    sparsity: str | None  # as text: of a number that changes torch.compile makes a variable, which top-k cannot be
+    sparsity: str | None  # as text, because torch.compile makes a changing number a variable, and top-k cannot be one
     by_user: bool
 
 
