@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from training import folder, formats, judge, loss, prompts
-from training.formats import FORMATS, SMALL, Format
+from training.formats import FORMATS, Format
 from training.sample import contact_sheet, sample_noise, start_noise
 
 SPARSITIES = (0.0, 0.75, 0.875, 0.9)  # the default
@@ -37,7 +37,7 @@ def judged(models, wanted: list, args: argparse.Namespace) -> tuple[dict, dict]:
         part = wanted[start : start + chunk]
         noise = start_noise(part, device)  # once for all sparsities: drawing it takes longer than a step
         for sparsity in args.sparsities:
-            frames = sample_noise(models, part, noise, args.steps, 1.0, sparsity, args.shift)
+            frames = sample_noise(models, part, noise, args.steps, args.guidance, sparsity, args.shift)
             records[sparsity] += judge.judge(frames, part)
             if start < SHOWN:
                 shown[sparsity].append(frames[: SHOWN - start].cpu())
@@ -45,11 +45,11 @@ def judged(models, wanted: list, args: argparse.Namespace) -> tuple[dict, dict]:
 
 
 def assess(models, video: Format, args: argparse.Namespace) -> dict:
-    pairs = 0.0 if video == SMALL else args.pairs
-    wanted = prompts.make_prompts(args.count, args.seed, video, pairs)
+    wanted = prompts.make_prompts(args.count, args.seed, video, args.pairs)
     begun = time.monotonic()
     records, shown = judged(models, wanted, args)
-    result = {"prompts": len(wanted), "seed": args.seed, "steps": args.steps, "shift": args.shift, "judged": {}}
+    result = {"prompts": len(wanted), "seed": args.seed, "steps": args.steps, "shift": args.shift,
+              "guidance": args.guidance, "judged": {}}
     for sparsity in args.sparsities:
         result["judged"][str(sparsity)] = judge.summary(records[sparsity])
         contact_sheet(shown[sparsity], columns=3).save(args.out / f"{video}-{sparsity}.png")
@@ -62,7 +62,7 @@ def assess(models, video: Format, args: argparse.Namespace) -> dict:
     if args.loss_tokens:
         chunk = clips_at_a_time(video, args.tokens)
         count = chunk * max(1, args.loss_tokens // args.tokens)
-        by_level = loss.denoising_losses(models, count, LEVELS, chunk, video, pairs, tuple(args.sparsities))
+        by_level = loss.denoising_losses(models, count, LEVELS, chunk, video, args.pairs, tuple(args.sparsities))
         result["denoising"] = loss.summary(by_level)
         result["seconds"].append(time.monotonic() - sampled)
         print(f"{video} loss over dense: {result['denoising']['over_dense']}", file=sys.stderr, flush=True)
@@ -77,12 +77,12 @@ def main() -> None:
                         default=list(FORMATS.values()))
     parser.add_argument("--count", type=int, default=prompts.COUNT, help="prompts of each format")
     parser.add_argument("--seed", type=int, default=prompts.SEED)
-    parser.add_argument("--pairs", type=float, default=0.5, help="share of the prompts for larger formats that name two "
-                        "objects")
+    parser.add_argument("--pairs", type=float, default=0.5, help="share of the prompts that name two objects")
     parser.add_argument("--sparsities", type=lambda text: [float(part) for part in text.split(",")],
                         default=list(SPARSITIES), help="the losses need 0 among them")
     parser.add_argument("--steps", type=int, help="default: the model's")
     parser.add_argument("--shift", type=float, default=folder.SHIFT, help="of the sampler's noise levels")
+    parser.add_argument("--guidance", type=float, default=1.0, help="1: none")
     parser.add_argument("--tokens", type=int, default=1 << 19, help="at a time")
     parser.add_argument("--loss-tokens", type=int, default=1 << 20, help="of the clips that the losses are means of; 0: no losses")
     parser.add_argument("--operator", choices=("pytorch", "vsa_torch"), default="pytorch", help="what computes attention")

@@ -72,6 +72,20 @@ def _pick(values, u: float):
     return values[int(u * len(values))]
 
 
+def room(video: Format, extent: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest and the highest centre [..., 2] in frame 0 that keep the whole path of an object in the frame;
+    extent [...] along an axis, velocity [..., 2]."""
+    travel = velocity * (video.frames - 1)
+    reach = (MARGIN_PX + extent)[..., None]
+    edge = np.array([video.width, video.height]) - 1
+    return reach - np.minimum(travel, 0), edge - reach - np.maximum(travel, 0)
+
+
+def sizes_of(video: Format, objects: int) -> tuple[str, ...]:
+    """The sizes that the objects of a clip may have."""
+    return ("small",) if objects == 2 and min(video.height, video.width) < ROOM_PX else tuple(grammar.SIZES)
+
+
 def _object(
     u: np.ndarray, background: str, choices: tuple[tuple, ...], sizes: tuple[str, ...], video: Format
 ) -> _Object:
@@ -82,12 +96,8 @@ def _object(
     radius = low + u[2] * (high - low)
     speed = SPEED_PX[0] + u[3] * (SPEED_PX[1] - SPEED_PX[0])
     velocity = speed * np.array(grammar.MOTIONS[motion])
-    travel = velocity * (video.frames - 1)
-    reach = MARGIN_PX + radius * EXTENT[shape]
-    edge = np.array([video.width, video.height]) - 1
     attributes = dict(shape=shape, colour=colour, motion=motion, background=background, size=size)
-    lowest, highest = reach - np.minimum(travel, 0), edge - reach - np.maximum(travel, 0)
-    return _Object(attributes, radius, velocity, lowest, highest)
+    return _Object(attributes, radius, velocity, *room(video, np.array(radius * EXTENT[shape]), velocity))
 
 
 def _places(first: _Object, second: _Object, frames: int, rng: np.random.Generator) -> tuple[np.ndarray, ...] | None:
@@ -124,7 +134,7 @@ def draw(
 
     for n, (u, v) in enumerate(zip(uniform, of_pairs)):
         background, is_pair = _pick(grammar.BACKGROUNDS, u[2]), v[0] < pair_share
-        sizes = ("small",) if is_pair and min(video.height, video.width) < ROOM_PX else tuple(grammar.SIZES)
+        sizes = sizes_of(video, 1 + is_pair)
         shown = [_object(u[[1, 3, 4, 5]], background, triples(bool(u[0] < held_out_share)), sizes, video)]
         starts = (shown[0].lowest + u[6:8] * (shown[0].highest - shown[0].lowest),)
         if is_pair:

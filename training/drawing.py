@@ -12,6 +12,7 @@ from training import grammar
 
 if TYPE_CHECKING:
     from training.clips import Clips
+    from training.formats import Format
 
 # Signed distances in units of the radius, negative inside. Centroids are at the origin.
 
@@ -51,38 +52,42 @@ def coverage(shape: str, radius: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return (0.5 - _DISTANCE[shape](x / radius, y / radius) * radius).clamp(0, 1)
 
 
-def render(clips: Clips, device: torch.device | str = "cpu") -> Tensor:
-    """RGB in [-1, 1], fp32 [B, 3, F, H, W]. The objects of a clip never overlap."""
-    video, (batch, most) = clips.format, clips.shape.shape
-    # Objects in the order of their shapes, so that each formula is computed for its own alone.
-    order = np.argsort(clips.shape, axis=None, kind="stable")
-    order = order[np.count_nonzero(clips.shape < 0) :]
-    count = np.bincount(clips.shape.reshape(-1)[order], minlength=len(grammar.SHAPES))
-    row = np.full(batch * most, len(order))  # where there is no object, the row of zeros
-    row[order] = np.arange(len(order))
-    objects = (clips.radius[..., None], clips.start, clips.velocity, clips.colour)
-    numbers = np.concatenate([array.reshape(batch * most, -1)[order] for array in objects], 1)
+def opacities(
+    video: Format, shape: np.ndarray, radius: np.ndarray, start: np.ndarray, velocity: np.ndarray,
+    device: torch.device | str,
+) -> Tensor:
+    """The opacity [N, F, H, W] of N objects: shapes as indices in grammar.SHAPES, radii [N, 1], starts and velocities
+    [N, 2]."""
+    # In the order of their shapes, so that each formula is computed for its own alone.
+    order = np.argsort(shape, kind="stable")
+    count = np.bincount(shape, minlength=len(grammar.SHAPES))
+    numbers = np.concatenate([radius, start, velocity], 1)[order].astype(np.float32)
     numbers = torch.from_numpy(numbers).to(device, non_blocking=True)
-    row = torch.from_numpy(row.reshape(batch, most)).to(device, non_blocking=True)
-    background = torch.from_numpy(clips.background).to(device, non_blocking=True)
-
+    place = torch.from_numpy(np.argsort(order)).to(device, non_blocking=True)
     frame = torch.arange(video.frames, device=device)
     x, y = (torch.arange(n, dtype=torch.float32, device=device) for n in (video.width, video.height))
-    opacity = torch.zeros(len(order) + 1, video.frames, video.height, video.width, device=device)
+    opacity = torch.empty(len(order), video.frames, video.height, video.width, device=device)
     first = 0
     for name, n in zip(grammar.SHAPES, count.tolist()):
-        radius, start, velocity = numbers[first : first + n, :5].split((1, 2, 2), 1)
-        centre = start[:, None] + velocity[:, None] * frame[:, None]  # [n, F, 2]
+        radius_, start_, velocity_ = numbers[first : first + n].split((1, 2, 2), 1)
+        centre = start_[:, None] + velocity_[:, None] * frame[:, None]  # [n, F, 2]
         offset_x = x - centre[:, :, 0, None, None]
         offset_y = y[:, None] - centre[:, :, 1, None, None]
-        opacity[first : first + n] = coverage(name, radius[..., None, None], offset_x, offset_y)
+        opacity[first : first + n] = coverage(name, radius_[..., None, None], offset_x, offset_y)
         first += n
-    colour = torch.cat([numbers[:, 5:], numbers.new_zeros(1, 3)])
-    pixels = background[:, :, None, None, None]
-    for k in range(most):
-        step = (colour[row[:, k]] - background)[:, :, None, None, None]
-        pixels = pixels + opacity[row[:, k]][:, None] * step
-    return pixels / 127.5 - 1.0
+    return opacity[place]
+
+
+def render(clips: Clips, device: torch.device | str = "cpu") -> Tensor:
+    """RGB in [-1, 1], fp32 [B, 3, F, H, W]. The objects of a clip never overlap."""
+    clip, slot = np.nonzero(clips.shape >= 0)
+    objects = (array[clip, slot] for array in (clips.radius[..., None], clips.start, clips.velocity))
+    opacity = opacities(clips.format, clips.shape[clip, slot], *objects, device)
+    step = clips.colour[clip, slot] - clips.background[clip]
+    step, background = (torch.from_numpy(array).to(device, non_blocking=True) for array in (step, clips.background))
+    pixels = background[..., None, None, None].expand(-1, -1, *opacity.shape[1:])
+    objects = opacity[:, None] * step[..., None, None, None]
+    return pixels.index_add(0, torch.from_numpy(clip).to(device, non_blocking=True), objects) / 127.5 - 1.0
 
 
 def to_uint8(pixels: Tensor) -> Tensor:

@@ -27,14 +27,23 @@ def random_sigmas(batch: int, shift: float, generator: torch.Generator) -> Tenso
     return shifted(torch.randn(batch, generator=generator, device=generator.device).sigmoid(), shift)
 
 
+def noised(clips: Tensor, noise: Tensor, sigma: Tensor) -> Tensor:
+    level = sigma[:, None, None, None, None]
+    return (1 - level) * clips + level * noise
+
+
+def velocity_loss(
+    transformer: WanTransformer, text: Tensor, noisy: Tensor, velocity: Tensor, sigma: Tensor, topk: int | None
+) -> Tensor:
+    """Mean squared error [B] of the predicted velocity, fp32."""
+    return (transformer(noisy, 1000 * sigma, text, topk).float() - velocity).square().mean((1, 2, 3, 4))
+
+
 def denoising_loss(
     transformer: WanTransformer, text: Tensor, clips: Tensor, noise: Tensor, sigma: Tensor, topk: int | None
 ) -> Tensor:
-    """Mean squared error [B] of the predicted velocity, fp32."""
-    level = sigma[:, None, None, None, None]
-    noisy = (1 - level) * clips + level * noise
-    velocity = transformer(noisy, 1000 * sigma, text, topk)
-    return (velocity.float() - (noise - clips)).square().mean((1, 2, 3, 4))
+    """The same against the velocity of the clips and noise that were drawn."""
+    return velocity_loss(transformer, text, noised(clips, noise, sigma), noise - clips, sigma, topk)
 
 
 @torch.no_grad()

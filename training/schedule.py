@@ -19,6 +19,7 @@ class Part:
     sparsities: tuple[tuple[float, float], ...]  # (sparsity, chance)
     pair_share: float = 0.0  # of the clips; these have two objects
     weight: float = 1.0  # of the gradients
+    noise_shift: float | None = None  # in the place of the schedule's
 
     def sparsity_at(self, u: float) -> float:
         """u in [0, 1) draws."""
@@ -46,6 +47,9 @@ class Schedule:
     decay_share: float = 0.12  # then the sparsity rises
     mixed_weights: tuple = (0.3, 0.15, 0.4, 0.15)  # chances of SPARSITIES in the rest
     parts: tuple[Part, ...] = ()  # formats in turn, each with its own sparsities; none: SMALL with the above
+    batch: int = 128  # clips of SMALL; of a larger format as many as have no more tokens
+    target: str = "clip"  # or "mean": that of all clips which the noisy one may come from, see posterior.py
+    optimizer: str = "adamw"  # or "muon": for the matrices of all blocks, see muon.py
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up, then a cosine."""
@@ -90,6 +94,14 @@ _ONE_OBJECT = (
     Part(LONG, 0.25, ((0.0, 0.04), (0.75, 0.1), (0.875, 0.3), (0.9, 0.56)), weight=2.5),
 )
 
+# Against the mean of what the noisy clips may come from the loss is error of the model alone, which is largest where
+# places are decided: at levels that rise with the number of pixels, since objects do not grow with the frame.
+_BY_MEANS = (
+    Part(SMALL, 0.27, ((0.0, 0.08), (0.75, 0.37), (0.875, 0.55)), pair_share=0.3),
+    Part(WIDE, 0.37, ((0.0, 0.05), (0.75, 0.1), (0.875, 0.6), (0.9, 0.25)), pair_share=0.25, weight=3.0, noise_shift=14.0),
+    Part(LONG, 0.36, ((0.0, 0.02), (0.75, 0.06), (0.875, 0.47), (0.9, 0.45)), pair_share=0.15, weight=3.0, noise_shift=18.0),
+)
+
 STAGES = {
     "first": Schedule(steps=10400),
     # An object covers a tenth of 65,536 pixels and stands out of noise far stronger than itself: its
@@ -121,5 +133,16 @@ STAGES = {
     # Of one object alone: after the fifth one clip in twenty-five had two right, and three in four had one right.
     "sixth": Schedule(
         steps=4700, learning_rate=6e-4, warmup=60, ema_decay=0.998, noise_shift=8.0, parts=_ONE_OBJECT
+    ),
+    # Fewer tokens a step: of a gradient with less noise, more steps are worth more than larger ones. The learning
+    # rate stays high, so that another stage can go on.
+    "seventh": Schedule(
+        steps=20000, learning_rate=1e-3, final_learning_rate=1e-3, warmup=60, ema_decay=0.998, noise_shift=8.0,
+        parts=_BY_MEANS, batch=96, target="mean", optimizer="muon",
+    ),
+    # And comes down.
+    "eighth": Schedule(
+        steps=3600, learning_rate=1e-3, final_learning_rate=5e-6, warmup=40, ema_decay=0.995, noise_shift=8.0,
+        parts=_BY_MEANS, batch=96, target="mean", optimizer="muon",
     ),
 }

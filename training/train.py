@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from training import folder
+from training import folder, tries
 from training.schedule import STAGES
 from training.tokenizer import Tokenizer
 from training.trainer import Settings, Trainer
@@ -36,10 +36,13 @@ def _trimmed_log(path: Path, step: int) -> None:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    schedule = STAGES[args.stage]
-    if args.steps:
-        schedule = dataclasses.replace(schedule, steps=args.steps)
-    return Settings(schedule, batch=args.batch, seed=args.seed)
+    names = ("steps", "batch", "optimizer", "learning_rate")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    schedule = dataclasses.replace(STAGES[args.stage], **given)
+    if args.pair_share is not None:
+        parts = tuple(dataclasses.replace(part, pair_share=args.pair_share) for part in schedule.parts)
+        schedule = dataclasses.replace(schedule, parts=parts)
+    return Settings(schedule, seed=args.seed)
 
 
 def _attention(args: argparse.Namespace):
@@ -56,7 +59,6 @@ def run(args: argparse.Namespace) -> Trainer:
     torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
     tokenizer = Tokenizer.from_file(args.tokenizer)
     trainer = Trainer(_settings(args), tokenizer, workers, compiled=not args.no_compile, attention=_attention(args))
-    total = trainer.settings.schedule.steps
     checkpoint, log_path = args.work / "checkpoint.pt", args.work / "log.jsonl"
     if checkpoint.exists():
         trainer.load(checkpoint)
@@ -65,6 +67,11 @@ def run(args: argparse.Namespace) -> Trainer:
         transformer, text_encoder, _, _ = folder.read_folder(args.weights)
         trainer.start_from(transformer, text_encoder)
     args.work.mkdir(parents=True, exist_ok=True)
+    if args.tries and not trainer.step:
+        found = json.dumps(tries.run(trainer, args.tries))
+        (args.work / "tries.json").write_text(found + "\n")
+        print(f"tried: {found}", file=sys.stderr, flush=True)
+    total = trainer.settings.schedule.steps
     if workers.is_first:
         _trimmed_log(log_path, trainer.step)
 
@@ -124,7 +131,13 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="model folder whose weights are the first")
     parser.add_argument("--steps", type=int, help="of the whole stage; default: the stage's")
     parser.add_argument("--minutes", type=float, help="stop after these, resumable")
-    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--batch", type=int, help="clips of the smallest format a step; default: the stage's")
+    parser.add_argument("--optimizer", choices=("adamw", "muon"), help="default: the stage's")
+    parser.add_argument("--learning-rate", type=float, help="the highest; default: the stage's")
+    parser.add_argument("--pair-share", type=float, help="of clips with two objects, of every format; default: the stage's")
+    parser.add_argument("--try", dest="tries", type=tries.parse, default=[], metavar="OPTIMIZER:RATE,...",
+                        help="first try these for a few steps each, from the same weights on the same clips, and go on "
+                        "with the one that ends lowest")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--no-compile", action="store_true", help="eager mode: slower, no warm-up")

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training import clips, drawing, flow, model, text_encoder
+from training import clips, drawing, flow, model, posterior, text_encoder
 from training.attention import tile_plan, topk_of
 from training.formats import SMALL, Format
 from training.model import WanConfig, WanTransformer
+from training.muon import Muon, matrices
 from training.recorded import Recorded
 from training.schedule import Part, Schedule
 from training.text_encoder import UMT5Config, UMT5Encoder
@@ -26,13 +27,12 @@ from training.tokenizer import Tokenizer
 from training.workers import Workers
 
 CAPTION_DROPOUT = 0.1  # of the captions become "", the prompt of the unconditional pass
-_NOISE, _CHOICES, _PART = 2, 3, 5  # generator keys beside clips.TRAIN and clips.EVALUATION
+_NOISE, _CHOICES, _PART, _CANDIDATES = 2, 3, 5, 7  # generator keys beside clips.TRAIN and clips.EVALUATION
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
     schedule: Schedule
-    batch: int = 128  # clips of SMALL; of a larger format as many as have no more tokens
     seed: int = 1
     weight_decay: float = 0.01
     max_gradient_norm: float = 1.0
@@ -82,12 +82,18 @@ class Trainer:
         if compiled:
             self.networks.transformer.compile_blocks()
             self.loss_and_gradients = Recorded(self._loss_and_gradients)
-        self.optimizer = torch.optim.AdamW(
-            self.parameters,
-            betas=(0.9, 0.95),
-            weight_decay=settings.weight_decay,
-            fused=device.type == "cuda",
-        )
+        self.optimizers = self._optimizers()
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        rest, decay, found = self.parameters, self.settings.weight_decay, []
+        if self.settings.schedule.optimizer == "muon":
+            blocks = [*self.networks.transformer.blocks, *self.networks.text_encoder.encoder.block]
+            hidden = matrices(blocks)
+            taken = {id(p) for p in hidden}
+            rest = [p for p in rest if id(p) not in taken]
+            found.append(Muon(hidden, weight_decay=decay))
+        adamw = torch.optim.AdamW(rest, betas=(0.9, 0.95), weight_decay=decay, fused=self.device.type == "cuda")
+        return [*found, adamw]
 
     def _random(self, step: int, purpose: int) -> np.random.Generator:
         return np.random.Generator(np.random.Philox(key=[clips.seed_of(self.settings.seed, step), purpose]))
@@ -97,12 +103,12 @@ class Trainer:
         return self.settings.schedule.part_at(self._random(step, _PART).random())
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
-        """ids, clips, noise, noise levels and sparsity of a step: this process's part of it."""
+        """ids, noisy clips, their velocities, noise levels and sparsity of a step: this process's part of it."""
         settings, schedule, key = self.settings, self.settings.schedule, clips.seed_of(self.settings.seed, step)
         choices, shown = self._random(step, _CHOICES), self.shown_at(step)
         u, patch = choices.random(), settings.transformer.patch_size
         sparsity = shown.sparsity_at(u) if schedule.parts else schedule.sparsity_at(step, u)
-        batch = settings.batch * SMALL.tokens(patch) // shown.video.tokens(patch)
+        batch = schedule.batch * SMALL.tokens(patch) // shown.video.tokens(patch)
         part = self.workers.part_of(batch)
         drawn = clips.draw(batch, key, clips.TRAIN, video=shown.video, pair_share=shown.pair_share)
         is_dropped = choices.random(batch) < CAPTION_DROPOUT
@@ -111,22 +117,24 @@ class Trainer:
         pixels = drawing.render(drawn.part(part), self.device)
         generator = torch.Generator(self.device)
         generator.manual_seed(clips.seed_of(key, _NOISE))
-        sigma = flow.random_sigmas(batch, schedule.noise_shift, generator)
-        shape = (batch, *pixels.shape[1:])
-        noise = torch.randn(shape, generator=generator, device=self.device)
-        return ids, pixels, noise[part], sigma[part], sparsity
+        sigma = flow.random_sigmas(batch, shown.noise_shift or schedule.noise_shift, generator)[part]
+        noise = torch.randn((batch, *pixels.shape[1:]), generator=generator, device=self.device)[part]
+        noisy, velocity = flow.noised(pixels, noise, sigma), noise - pixels
+        if schedule.target == "mean":
+            u = self._random(step, _CANDIDATES).random((batch, clips.MAX_OBJECTS, posterior.CANDIDATES, 5))[part]
+            mean = posterior.expected(drawn.part(part), pixels, noisy, sigma, u)
+            velocity += (pixels - mean) / sigma[:, None, None, None, None]
+        return ids, noisy, velocity, sigma, sparsity
 
     def _loss_and_gradients(
-        self, ids: Tensor, pixels: Tensor, noise: Tensor, sigma: Tensor, sparsity: float
+        self, ids: Tensor, noisy: Tensor, velocity: Tensor, sigma: Tensor, sparsity: float
     ) -> tuple[Tensor, ...]:
         """The loss, then the gradient of every parameter."""
         text = self.networks.text_encoder(ids)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            grid, tile_shape = self.networks.transformer.grid_of(pixels), self.settings.transformer.tile_shape
+            grid, tile_shape = self.networks.transformer.grid_of(noisy), self.settings.transformer.tile_shape
             topk = topk_of(sparsity, tile_plan(grid, tile_shape, self.device).num_tiles)
-            loss = flow.denoising_loss(
-                self.networks.transformer, text, pixels, noise, sigma, topk
-            ).mean()
+            loss = flow.velocity_loss(self.networks.transformer, text, noisy, velocity, sigma, topk).mean()
         return loss.detach(), *torch.autograd.grad(loss, self.parameters)
 
     def train_step(self) -> Step:
@@ -139,14 +147,20 @@ class Trainer:
             parameter.grad = gradient
         nn.utils.clip_grad_norm_(self.parameters, settings.max_gradient_norm)
         learning_rate = settings.schedule.learning_rate_at(step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
+            optimizer.step()
         with torch.no_grad():
             weight = 1 - settings.schedule.ema_decay_at(step)
             torch._foreach_lerp_(list(self.averaged.parameters()), self.parameters, weight)
         self.step += 1
         return Step(loss.clone(), learning_rate, sparsity, Format(*inputs[1].shape[2:]))
+
+    def restart(self, schedule: Schedule) -> None:
+        """Another schedule, from its first step, with optimizers that have seen nothing; the weights stay."""
+        self.settings = dataclasses.replace(self.settings, schedule=schedule)
+        self.optimizers, self.step = self._optimizers(), 0
 
     def start_from(self, transformer: WanTransformer, umt5: UMT5Encoder) -> None:
         """Takes trained weights as the first step's."""
@@ -161,7 +175,7 @@ class Trainer:
             "step": self.step,
             "networks": self.networks.state_dict(),
             "averaged": self.averaged.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
@@ -175,4 +189,5 @@ class Trainer:
         self.step = state["step"]
         self.networks.load_state_dict(state["networks"])
         self.averaged.load_state_dict(state["averaged"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, its in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(its)
