@@ -1,3 +1,4 @@
+// Assembles `vsa` from its subcommands, and turns failures into messages and exit codes. Host-only.
 #include "cli/application.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Parses the case files of `vsa bench`. Host-only.
 #include "cli/bench/case.h"
 
 #include <fmt/format.h>

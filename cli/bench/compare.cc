@@ -1,3 +1,4 @@
+// Relative errors, and the tensors that the reference writes for them. Host-only.
 #include "cli/bench/compare.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Makes the contestants of a case, with the operations and bytes that each counts. Host-only.
 #include "cli/bench/contestant.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The matrix product by oneDNN to which `vsa bench` compares rates. Host-only.
 #include "cli/bench/gemm_base.h"
 
 #include <oneapi/dnnl/dnnl.h>

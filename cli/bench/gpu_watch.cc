@@ -1,3 +1,4 @@
+// Runs nvidia-smi in a process of its own and summarises its samples. Host-only.
 #include "cli/bench/gpu_watch.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Checks contestants, then times them interleaved. Host-only.
 #include "cli/bench/measure.h"
 
 #include <fmt/format.h>

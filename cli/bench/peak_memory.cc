@@ -1,3 +1,4 @@
+// Reads the peak of the resident memory from /proc. Host-only.
 #include "cli/bench/peak_memory.h"
 
 #include <malloc.h>

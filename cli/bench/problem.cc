@@ -1,3 +1,4 @@
+// Allocates the tensors of a case, and fills the arguments of every call. Host-only.
 #include "cli/bench/problem.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// The lines of JSON and the table that `vsa bench` prints. Host-only.
 #include "cli/bench/report.h"
 
 #include <fmt/format.h>

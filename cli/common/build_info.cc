@@ -1,3 +1,4 @@
+// What `vsa --version` prints, as text and as JSON. Host-only.
 #include "cli/common/build_info.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// FLOPs and pairs of tokens of an attention. Host-only.
 #include "cli/common/cost.h"
 
 #include <algorithm>

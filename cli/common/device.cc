@@ -1,3 +1,4 @@
+// Runs calls on tensors in device memory, with copies there and back. Host-only.
 #include "cli/common/device.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Turns Status into Failure: exit codes, and messages without names of calls. Host-only.
 #include "cli/common/failure.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Looks for a model in the folders of VSA_MODELS and those of this program. Host-only.
 #include "cli/common/find_model.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Handlers of SIGINT, SIGTERM and SIGHUP. Host-only.
 #include "cli/common/interrupt.h"
 
 #include <unistd.h>

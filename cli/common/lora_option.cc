@@ -1,3 +1,4 @@
+// Parses --lora. Host-only.
 #include "cli/common/lora_option.h"
 
 #include <fmt/format.h>

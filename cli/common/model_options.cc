@@ -1,3 +1,4 @@
+// Adds the options that choose the parts of a model. Host-only.
 #include "cli/common/model_options.h"
 
 #include "cli/common/option.h"

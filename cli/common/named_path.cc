@@ -1,3 +1,4 @@
+// Compares the files of a command. Host-only.
 #include "cli/common/named_path.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Finds the known word nearest to a mistyped one. Host-only.
 #include "cli/common/nearest.h"
 
 #include <algorithm>

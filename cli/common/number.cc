@@ -1,3 +1,4 @@
+// Parses numbers strictly. Host-only.
 #include "cli/common/number.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Adds options of every kind to a subcommand, and parses their values. Host-only.
 #include "cli/common/option.h"
 
 #include <fmt/format.h>

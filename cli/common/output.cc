@@ -1,3 +1,4 @@
+// Writes to stdout and stderr. Host-only.
 #include "cli/common/output.h"
 
 #include <fcntl.h>

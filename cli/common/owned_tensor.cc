@@ -1,3 +1,4 @@
+// Allocates tensors in either layout, and fills them with random numbers. Host-only.
 #include "cli/common/owned_tensor.h"
 
 #include "runtime/sampler/noise.h"

@@ -1,3 +1,4 @@
+// Finds mistakes of the command line, and words them. Host-only.
 #include "cli/common/parse_error.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Draws the progress of long work on a terminal, or prints it as lines. Host-only.
 #include "cli/common/progress.h"
 
 #include <fmt/format.h>

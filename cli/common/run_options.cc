@@ -1,3 +1,4 @@
+// Adds the options of a run of a model, and checks them. Host-only.
 #include "cli/common/run_options.h"
 
 #include <fmt/format.h>

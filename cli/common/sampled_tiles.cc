@@ -1,3 +1,4 @@
+// Chooses tiles, and gathers their tokens, rows and lists. Host-only.
 #include "cli/common/sampled_tiles.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Aligns the columns of a table. Host-only.
 #include "cli/common/table.h"
 
 #include <fmt/format.h>

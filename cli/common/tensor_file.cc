@@ -1,3 +1,4 @@
+// Reads attention tensors from a safetensors file. Host-only.
 #include "cli/common/tensor_file.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Reads small text files. Host-only.
 #include "cli/common/text_file.h"
 
 #include <fmt/format.h>

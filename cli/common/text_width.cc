@@ -1,3 +1,4 @@
+// Counts the columns that a text takes on a terminal. Host-only.
 #include "cli/common/text_width.h"
 
 #include <algorithm>

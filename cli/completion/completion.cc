@@ -1,3 +1,4 @@
+// The subcommand `vsa completion`. Host-only.
 #include "cli/completion/completion.h"
 
 #include <CLI/CLI.hpp>

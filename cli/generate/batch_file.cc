@@ -1,3 +1,4 @@
+// Parses the list of prompts of a batch. Host-only.
 #include "cli/generate/batch_file.h"
 
 #include <fmt/format.h>

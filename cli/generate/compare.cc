@@ -1,3 +1,4 @@
+// Makes a video with VSA and with dense attention, and compares the two. Host-only.
 #include "cli/generate/compare.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Reads the manifest of a batch, and appends finished videos. Host-only.
 #include "cli/generate/manifest.h"
 
 #include <fcntl.h>

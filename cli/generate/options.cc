@@ -1,3 +1,4 @@
+// Adds the options of `vsa generate` that say what is generated. Host-only.
 #include "cli/generate/options.h"
 
 #include <CLI/CLI.hpp>

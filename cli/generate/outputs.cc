@@ -1,3 +1,4 @@
+// Checks and writes the files of a run. Host-only.
 #include "cli/generate/outputs.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Writes the pictures of --preview. Host-only.
 #include "cli/generate/preview.h"
 
 #include <array>

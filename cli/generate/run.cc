@@ -1,3 +1,4 @@
+// Runs the pipeline with a progress bar and with Ctrl-C. Host-only.
 #include "cli/generate/run.h"
 
 #include <fmt/format.h>

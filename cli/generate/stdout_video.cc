@@ -1,3 +1,4 @@
+// Writes a video to a temporary file and copies it to stdout. Host-only.
 #include "cli/generate/stdout_video.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Computes scores, selection and mass of one head. Host-only.
 #include "cli/inspect/data.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Draws heat maps. Host-only.
 #include "cli/inspect/heat_map.h"
 
 #include <fmt/format.h>

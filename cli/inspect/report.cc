@@ -1,3 +1,4 @@
+// The text and the JSON that `vsa inspect` prints. Host-only.
 #include "cli/inspect/report.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Counts FLOPs and memory of each stage of a run. Host-only.
 #include "cli/plan/model_cost.h"
 
 #include <algorithm>

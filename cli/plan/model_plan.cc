@@ -1,3 +1,4 @@
+// The text and the JSON of `vsa plan --model`. Host-only.
 #include "cli/plan/model_plan.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Parses lists of SHA-256 sums, and reports of runs. Host-only.
 #include "cli/verify/sums_file.h"
 
 #include <fmt/format.h>

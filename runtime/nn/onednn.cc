@@ -1,3 +1,4 @@
+// The engine of oneDNN, and the scratch memory of its primitives. Host-only.
 #include "runtime/nn/onednn.h"
 
 #include "runtime/nn/buffer.h"
