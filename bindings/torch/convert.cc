@@ -33,13 +33,13 @@ DType dtype_of(ScalarType type, std::string_view operation, std::string_view nam
   reject(operation, name, "float32, bfloat16, float16 or float64", "another dtype");
 }
 
-/// A backend for tensors in that memory, by what the backends say they take. One that is compiled
-/// in is preferred, then one that takes the dtype, then the later one: the specification comes
-/// first.
+/// The backend for tensors in that memory, by the traits of all backends. A backend that is
+/// compiled in is preferred, then one that takes the dtype, then the last in the list, because the
+/// slow reference comes first.
 BackendId choose_backend(MemoryKind memory, std::optional<DType> dtype) {
   BackendId best = BackendId::kReference;
   int best_rank = -1;
-  // Not backends(), which looks for devices: a call on the CPU must not start a driver.
+  // backends() would look for devices, and a call on the CPU must not initialise a driver.
   for (int i = 0; name(static_cast<BackendId>(i)) != "unknown"; ++i) {
     const auto id = static_cast<BackendId>(i);
     const Result<BackendTraits> traits = backend_traits(id);
@@ -288,7 +288,7 @@ TorchTensor new_tensor(const TorchTensor& like, const Ints& shape, ScalarType dt
                                dtype_code, device_type, like.get_device_index(), &made) == 0) {
     return TorchTensor(made);
   }
-  // The stable ABI tells that it failed, not why; of what can fail, only memory is not checked.
+  // The stable ABI does not tell the reason, but everything except for memory has been checked.
   std::string text = "[new_tensor] memory: expected room for a tensor [";
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     text.append(axis == 0 ? "" : ",").append(std::to_string(shape[axis]));

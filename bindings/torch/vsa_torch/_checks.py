@@ -57,7 +57,7 @@ def strided(operation, name, tensor):
 
 
 def tokens(operation, name, tensor):
-    """A tensor [B, S, H, D] of a dtype that there is, with something in it."""
+    """A tensor [B, S, H, D] of a supported dtype that is not empty."""
     if tensor.dim() != 4 or tensor.numel() == 0:
         raise ValueError(f"[{operation}] {name}: expected [B,S,H,D], none of them 0, got {described(tensor)}")
     if tensor.dtype not in DTYPES:
@@ -84,7 +84,7 @@ def qkv(operation, query, key, value, q_side, kv_side, gates=()):
     q_shape, kv_shape = query.shape, key.shape
     batch, _, heads, head_dim = q_shape
     sequence(operation, "key", key, *kv_side)
-    kv_heads = kv_shape[2] if len(kv_shape) == 4 else None  # any number, of which more below
+    kv_heads = kv_shape[2] if len(kv_shape) == 4 else None  # checked below
     like_query(operation, "key", key, query, (batch, kv_side[0], kv_heads, head_dim))
     like_query(operation, "value", value, query, kv_shape)
     if kv_heads == 0 or heads % kv_heads:
@@ -105,17 +105,17 @@ def table(operation, name, tensor, query, num_axes):
 
 # --- numbers -------------------------------------------------------------------------------------
 #
-# Python's own ints and floats come first everywhere: they are what nearly every call has, and they stand for the
-# symbols of torch.compile, of which nothing may be asked that their values do not decide.
+# Python's own ints and floats are handled first everywhere. Nearly every call passes them, and inside torch.compile
+# they may be symbols, which must not reach checks that are meant for other types.
 
 _MAX_FLOAT32 = torch.finfo(torch.float32).max
 
 
 def _int(value):
-    """`value` as an int, None if it is none. NumPy's ints and tensors of one int serve; bools do not."""
+    """`value` as an int, None if it is not one. NumPy's ints and tensors of one int are accepted, bools are not."""
     if type(value) is int or isinstance(value, torch.SymInt):
         return value
-    if isinstance(value, bool) or torch.compiler.is_compiling():  # there, NumPy's ints are tensors
+    if isinstance(value, bool) or torch.compiler.is_compiling():  # which turns NumPy's ints into tensors
         return None
     if isinstance(value, torch.Tensor) and (value.dtype == torch.bool or value.is_meta):
         return None
@@ -161,10 +161,10 @@ def number(operation, name, value):
 
 
 def _of_this_value(value):
-    """`value` as a float, for which alone the graph that is being compiled then holds.
+    """`value` as a float; the graph that is being compiled is specialised to it.
 
-    PyTorch holds a graph to the value of any float that reaches an operator, but late: of one that was computed in the
-    compiled function (0.9 * s) inductor then keeps an older value where s has another use (PyTorch 2.10 to 2.15).
+    PyTorch specialises a graph to the value of any float that reaches an operator, but too late: if the float was
+    computed in the compiled function (0.9 * s) and s has another use, inductor keeps an older value (2.10 to 2.15).
     """
     from torch.fx.experimental.symbolic_shapes import guard_scalar
 
@@ -234,7 +234,7 @@ def prefix_lengths(operation, prefix):
 def tile_lengths(operation, name, value, tile_tokens):
     """Valid tokens of every tile, as a list."""
     items = _items(value)
-    # There may be thousands: ints are looked at without a step of Python for each.
+    # There may be thousands of tiles, so ints are checked without a Python loop.
     if not torch.compiler.is_compiling() and set(map(type, items)) == {int}:
         if 0 <= min(items) and max(items) <= tile_tokens:
             return list(items)

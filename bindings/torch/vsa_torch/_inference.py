@@ -1,7 +1,7 @@
-"""The short way of video_sparse_attention, for calls of which only the output is wanted.
+"""The fast path of video_sparse_attention, for calls that need the output alone.
 
-A GPU is through with a short video before Python has checked the next call. So the arguments beside the tensors are
-checked once and kept as the text that torch.ops.vsa.inference takes; the tensors are checked by libvsa, every time.
+A GPU finishes a short video before Python has checked the next call. So the arguments other than tensors are checked
+once and kept as the text that torch.ops.vsa.inference takes; libvsa checks the tensors in every call.
 """
 
 import torch
@@ -16,7 +16,7 @@ _GATE = _FLOAT | {torch.Tensor}
 
 
 def serves(query, key, value, gate_coarse, gate_fine):
-    """Whether these are tensors as such (no subclass) with values, and nobody traces, casts or differentiates."""
+    """Whether these are plain tensors (no subclass) with values, outside of tracing, autocast and autograd."""
     if torch.compiler.is_compiling() or not (type(query) is type(key) is type(value) is torch.Tensor):
         return False
     if type(gate_coarse) not in _GATE or type(gate_fine) not in _GATE:
@@ -31,8 +31,8 @@ def serves(query, key, value, gate_coarse, gate_fine):
 
 
 def are_plain(grid, tile_shape, prefix, topk, sparsity, scale, coarse_rounding):
-    """Whether these are Python's own numbers, of which equal ones mean the same: of others (True, 2.0, a tensor whose
-    value may change) what was found for one need not hold for the next."""
+    """Whether these are Python's own numbers. Only their results may be cached: other types may be equal and mean
+    something else (True and 1), or change their value (a tensor)."""
     return (type(grid) is type(tile_shape) is tuple and (*map(type, grid + tile_shape),) == _SIX_INTS
             and (prefix is None or (type(prefix) in (tuple, list) and {int}.issuperset(map(type, prefix))))
             and type(topk) in _INT and type(sparsity) in _FLOAT and type(scale) in _FLOAT

@@ -43,7 +43,7 @@ def _(query, key, value, gate_coarse, gate_fine, gate_coarse_weight, gate_fine_w
 
 @torch.library.register_fake("vsa::inference")
 def _(query, key, value, gate_coarse, gate_fine, options):
-    for tensor in (key, value, gate_coarse, gate_fine):  # one on meta brings the others here, too
+    for tensor in (key, value, gate_coarse, gate_fine):  # this kernel also runs if only one of them is on meta
         if tensor is not None and tensor.device != query.device:
             raise ValueError(f"[inference] expected tensors on {query.device}, got one on {tensor.device}")
     return query.new_empty(query.shape)
@@ -96,8 +96,8 @@ def _(tiled, grid, tile_shape, prefix):
 
 # --- autograd ------------------------------------------------------------------------------------
 #
-# Each operator has a setup, which keeps what backward needs, and a backward. Only some outputs are differentiable,
-# and nobody asks for gradients of the others, so none are made up for them: a gradient that is None is not there.
+# Each operator has a setup, which keeps what backward needs, and a backward. Only some outputs are differentiable. No
+# zeros are materialised as gradients of the others; a gradient that is None means that there is none.
 
 
 def _attention_setup(ctx, inputs, output):
@@ -186,11 +186,11 @@ for _name, (_setup, _backward) in _AUTOGRAD.items():
     torch.library.register_autograd(f"vsa::{_name}", _backward, setup_context=_setup)
 
 
-# --- the short way -------------------------------------------------------------------------------
+# --- the fast path -------------------------------------------------------------------------------
 #
-# What register_autograd makes is a kernel in Python: a call goes from Python into the dispatcher, from there to Python
-# and back into the dispatcher, which takes 30 us without a gradient and 60 us with one. A call that nothing traces
-# takes the same steps without that detour.
+# register_autograd makes a kernel in Python: a call goes from Python into the dispatcher, from there to Python and
+# back into the dispatcher, which takes 30 us without a gradient and 60 us with one. A call that is not traced takes
+# the same steps without this detour.
 
 
 def below_autograd(operator, arguments):
@@ -245,7 +245,7 @@ def _call_backward(operator, *arguments):
     return below_autograd(operator, arguments)
 
 
-# --- what there is not ---------------------------------------------------------------------------
+# --- what is not supported -----------------------------------------------------------------------
 
 
 def _no_second_derivative(name):

@@ -70,7 +70,7 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
             options = _options(grid, tile_shape, tuple(prefix) if prefix else None, *numbers, *rest)
             return _inference.call(query, key, value, *gates, options)
         except (ValueError, NotImplementedError, torch.OutOfMemoryError):
-            _attention_arguments(query, key, value, gates, layout, rest)  # if these are why, says so in PyTorch's words
+            _attention_arguments(query, key, value, gates, layout, rest)  # says it in PyTorch's words
             raise
     *arguments, needs_grad = _attention_arguments(query, key, value, gates, layout, rest)
     out, lse, *_ = call(operation, needs_grad, *arguments, needs_grad)

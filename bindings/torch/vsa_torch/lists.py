@@ -179,7 +179,7 @@ def _new(operation, argument, like, shape):
     """A tensor with the dtype and device of `like`; `argument` is what asked for that shape."""
     try:
         return like.new_empty(shape)
-    except RuntimeError:  # as PyTorch says it on the CPU; of what can fail, only memory is not checked
+    except RuntimeError:  # PyTorch's lack of memory on the CPU: everything else has been checked
         raise torch.OutOfMemoryError(f"[{operation}] {argument}: expected room for a table {list(shape)}, got "
                                      "none") from None
 

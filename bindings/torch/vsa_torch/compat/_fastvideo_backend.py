@@ -7,7 +7,7 @@ import threading
 
 from vsa_torch.compat import _fastvideo_raster as raster
 
-# A FastVideo that is not listed may keep every signature and still mean something else by it.
+# A version that is not listed may have the same signatures and a different meaning of their arguments.
 VERSIONS = ("0.1.4", "0.1.5", "0.1.6", "0.1.7", "0.2.0", "0.2.1")
 
 _FIELDS = ("VSA_sparsity", "dit_seq_shape", "num_tiles", "total_seq_length", "variable_block_sizes")
@@ -59,7 +59,7 @@ def _import(operation):
         version = importlib.import_module("fastvideo.version").__version__
     except ModuleNotFoundError as e:
         if e.name not in ("fastvideo", "fastvideo.version"):
-            raise  # FastVideo is there, and something that it needs is not
+            raise  # FastVideo is installed, but something that it needs is missing
         raise ImportError(f"[{operation}] fastvideo: expected FastVideo, found no package of this name that states a "
                           "version; pip install fastvideo") from e
     if version not in VERSIONS:
@@ -71,7 +71,7 @@ def _import(operation):
 
 
 def _is_installed(operation, backend, layer):
-    """Whether the methods are install()'s: all of them or none, unless another has replaced some since."""
+    """Whether the methods are those of install(): all or none of them, unless other code has replaced some since."""
     targets = raster.targets(backend, layer)
     others = [f"{owner.__name__}.{name}" for owner, name in targets
               if not hasattr(vars(owner).get(name), "vsa_original")]

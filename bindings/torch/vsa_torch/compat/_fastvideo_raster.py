@@ -49,7 +49,7 @@ def replacements(backend, layer):
         return output if in_raster_order(type(self)) else theirs["postprocess_output"](self, output, attn_metadata)
 
     def takes(module, replicated):
-        """Whether a layer is attended to here: sequence parallelism and other implementations stay FastVideo's."""
+        """Whether this module computes a layer: sequence parallelism and other implementations stay FastVideo's."""
         return (in_raster_order(type(module.attn_impl)) and layer.get_sp_world_size() == 1
                 and all(tensor is None for tensor in replicated))
 
@@ -63,10 +63,10 @@ def replacements(backend, layer):
 
 
 def _topk(backend, attn_metadata):
-    """Kept tiles as this FastVideo counts them; its kernels take more than there are for all."""
+    """Kept tiles as this version of FastVideo counts them; its kernels take a number above all tiles for all."""
     if hasattr(backend, "_compute_cur_topk"):  # 0.2.1
         topk = backend._compute_cur_topk(attn_metadata)
-    else:  # a share of full tiles, which partial ones do not add to
+    else:  # the share is of the full tiles; partial tiles do not count
         full_tiles = attn_metadata.total_seq_length / math.prod(backend.VSA_TILE_SIZE)
         topk = math.ceil((1 - attn_metadata.VSA_sparsity) * full_tiles)
     return min(topk, math.prod(attn_metadata.num_tiles))

@@ -1,8 +1,8 @@
-"""What a call of a transformer depends on, and how it travels with that call.
+"""What a call of a transformer depends on, and how each block gets it.
 
-WanTransformer3DModel.forward asks its `rope` for the rotary embedding and hands what it gets, unopened, to every block
-and its self-attention. So a hook on `rope` appends the facts of the call: they are arguments of the blocks, and it does
-not matter which thread computes a block, when it is computed again, or what else the model does meanwhile.
+WanTransformer3DModel.forward asks its `rope` for the rotary embedding and passes the result unchanged to every block
+and its self-attention. So a hook on `rope` appends the facts of the call. They are arguments of the blocks, so it does
+not matter which thread computes a block, when it is computed again, or what else the model computes meanwhile.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from vsa_torch.tiling import num_tiles
 
 
 class Facts(NamedTuple):
-    """Third item of the rotary embedding. Numbers alone: checkpoints, devices and torch.compile let them through."""
+    """Third item of the rotary embedding; numbers only, which checkpointing, devices and torch.compile pass on."""
 
     call: int  # in the report
     grid: tuple  # (f, h, w) in tokens
@@ -42,7 +42,7 @@ class State:
 
 
 class _Said(NamedTuple):
-    """The step that a pipeline or vsa_step says to the calls of a thread."""
+    """The step that a pipeline or vsa_step states for the calls of a thread."""
 
     state: State
     place: Place
@@ -55,16 +55,16 @@ _thread = threading.local()
 
 
 def install(transformer, state):
-    """Hooks that make the facts of every call."""
+    """Adds the hooks that make the facts of every call."""
     transformer._vsa = transformer.rope._vsa = state
     transformer._vsa_hooks = (transformer.register_forward_pre_hook(_before_transformer, with_kwargs=True),
                               transformer.rope.register_forward_hook(_after_rope))
-    # The pipeline's word for the step; on the instance, so that other models keep theirs.
+    # Learns the step from the pipeline. Set on the instance, so that other models keep their own method.
     transformer.cache_context = functools.partial(_cache_context, transformer)
 
 
 def remove(transformer):
-    """Takes the hooks away; nothing happens where there are none."""
+    """Removes the hooks, if there are any."""
     for hook in transformer.__dict__.pop("_vsa_hooks", ()):
         hook.remove()
     for owner, name in ((transformer, "_vsa"), (transformer, "cache_context"), (transformer.rope, "_vsa")):
@@ -83,7 +83,7 @@ def _before_transformer(transformer, args, kwargs):
     timestep = kwargs.get("timestep", args[1] if len(args) > 1 else None)
     if said is not None:
         _thread.place = said.place
-    elif isinstance(timestep, torch.Tensor):  # else forward says what it misses
+    elif isinstance(timestep, torch.Tensor):  # otherwise forward raises an error about it
         _thread.place = state.steps.of(timestep, state.plan.needs_step)
 
 
@@ -116,7 +116,7 @@ def _said_to(state):
 
 @contextlib.contextmanager
 def _saying(places, by_user):
-    """Calls inside belong to these places, (state, Place) each, unless the user has said another."""
+    """Calls inside belong to these places, (state, Place) each, unless the user has stated another one."""
     before = getattr(_thread, "said", ())
     kept = tuple([said for said in before if by_user is False and said.by_user])
     new = []
@@ -154,7 +154,7 @@ def _both_contexts(transformer, places, name, kwargs):
 
 
 def _of_pipeline(steps, pipeline):
-    """The place of a pipeline's current timestep in its scheduler's table; None for what is no pipeline."""
+    """The place of a pipeline's current timestep in its scheduler's table; None if it is not a pipeline."""
     scheduler, timestep = getattr(pipeline, "scheduler", None), getattr(pipeline, "current_timestep", None)
     table = getattr(scheduler, "timesteps", None)
     if not isinstance(timestep, torch.Tensor) or not isinstance(table, torch.Tensor):

@@ -19,7 +19,7 @@ class Change:
     kind: str  # "keep", "remove", "write" into those attached, or "attach"
     gates: Gates = field(default_factory=Gates)
     num_gates: int = 0
-    trained_tile: tuple | None = None  # with which the gates were trained, where that is known
+    trained_tile: tuple | None = None  # with which the gates were trained, if that is known
 
     def apply(self, transformer, tile_shape):
         """`tile_shape` is the one in use, which the config keeps with the gates when the model is saved."""
@@ -40,7 +40,7 @@ class Change:
 
 
 def attached(attention):
-    """The gate of a self-attention, None without."""
+    """The gate of a self-attention; None if it has none."""
     return getattr(attention, _NAME, None)
 
 

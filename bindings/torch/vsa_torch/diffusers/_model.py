@@ -26,7 +26,7 @@ def _unwrapped(module):
 
 
 def _inner(module):
-    """What torch.compile, DistributedDataParallel, DataParallel, FSDP or peft wrapped; None for what is no wrapper."""
+    """What torch.compile, DistributedDataParallel, DataParallel, FSDP or peft wrapped; None if it is not a wrapper."""
     for name in ("_orig_mod", "module", "_fsdp_wrapped_module"):
         inner = getattr(module, name, None)
         if isinstance(inner, torch.nn.Module):

@@ -52,7 +52,7 @@ def gates_of(transformer):
             warnings.warn("[enable_vsa] gates: the model's config says that it was saved with gates, but there are none in "
                           f"{' and '.join(origin.files) or 'the state dict'}; pass gates= if they are elsewhere, as "
                           "saving a model that was loaded without enable_vsa loses them", stacklevel=5)
-        transformer._vsa_origin = Origin()  # known now, also if the files are written again, as by training
+        transformer._vsa_origin = Origin()  # has no gates, also if the files are written again, as by training
     return _with_tile_of(transformer, gates)
 
 
@@ -67,12 +67,12 @@ def remember():
 
     @functools.wraps(load.__func__)
     def _load_pretrained_model(cls, *args, **kwargs):
-        # Read before the call, which may put a state dict into its place. Versions of diffusers without it are searched.
+        # Read before the call, which may replace it by a state dict. Versions of diffusers without it: see _searched.
         files = arguments.bind(*args, **kwargs).arguments.get("resolved_model_file")
         files = [] if files is None else list(map(str, files if isinstance(files, list) else [files]))
         marks = list(map(_mark, files))
         loaded = load.__func__(cls, *args, **kwargs)
-        loaded[0].__dict__.pop("_vsa_origin", None)  # of from_config, with which it began
+        loaded[0].__dict__.pop("_vsa_origin", None)  # set by from_config, which made the model
         if files:
             loaded[0]._vsa_origin = Origin(files=tuple(files), marks=tuple(marks))
         return loaded
@@ -89,7 +89,7 @@ def remember():
     @functools.wraps(single.__func__)
     def from_single_file(cls, pretrained_model_link_or_path_or_dict=None, **kwargs):
         source = pretrained_model_link_or_path_or_dict or kwargs.get("pretrained_model_link_or_path")
-        # diffusers takes a state dict apart while it converts it.
+        # Taken before the conversion, in which diffusers removes tensors from the state dict.
         tensors = _checkpoints.gates_among(source) if isinstance(source, dict) else {}
         model = single.__func__(cls, pretrained_model_link_or_path_or_dict, **kwargs)
         model._vsa_origin = Origin(tensors=tensors) if isinstance(source, dict) else _file_of(source, kwargs)
@@ -116,7 +116,7 @@ def _file_of(source, options):
 
 
 def _mark(file):
-    """What tells whether a file was written again; None of one that is not there."""
+    """A value that changes when the file is written again; None if there is no file."""
     try:
         status = os.stat(file)
     except OSError:
@@ -166,7 +166,7 @@ def _download(repository):
 
 
 def _with_tile_of(transformer, gates):
-    """With the tile that the model's config says, where the files of the gates say none."""
+    """The gates, with the tile of the model's config if the files of the gates name none."""
     if not gates.layers or gates.tile_shape is not None:
         return gates
     return Gates(gates.layers, _checkpoints.tile_of(transformer.config))

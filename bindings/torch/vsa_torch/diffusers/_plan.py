@@ -15,7 +15,7 @@ class Plan:
 
     tile_shape: tuple
     topk: int | None
-    schedule: object  # sparsity by step: a tuple whose last value holds on, or a function; None with topk
+    schedule: object  # sparsity by step: a tuple, whose last value holds from there on, or a function; None with topk
     dense_steps: int
     dense_layers: tuple  # ascending
     needs_step: bool  # whether what is computed depends on the step
@@ -54,10 +54,10 @@ def plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, num_la
 
 
 def _takes_step(function):
-    """Whether a schedule is a function of the step; one without arguments says what holds at the time."""
+    """Whether a schedule is a function of the step; one without arguments returns the present sparsity."""
     try:
         signature = inspect.signature(function)
-    except ValueError:  # some functions of C tell nothing
+    except ValueError:  # some functions written in C have no signature
         return True
     takes_step = bool(signature.parameters)
     try:
@@ -82,7 +82,7 @@ def _schedule(sparsity, topk, schedule):
         return schedule
     if sparsity is not None:
         return (_checks.share("enable_vsa", "sparsity", sparsity),)
-    # Of a dict, which may mean sparsities by step, and of a set the items would be none in order.
+    # A dict could mean sparsities by step, but iterating gives its keys; a set has no order.
     if isinstance(schedule, (str, bytes, Mapping, Set)) or not hasattr(schedule, "__iter__"):
         raise TypeError(f"[enable_vsa] schedule: expected sparsities or a function, got {schedule!r}")
     steps = tuple([_checks.share("enable_vsa", "schedule", value) for value in schedule])

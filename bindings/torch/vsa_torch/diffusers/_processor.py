@@ -14,10 +14,10 @@ def rotated(x, freqs_cos, freqs_sin):
 
 
 class VsaWanProcessor:
-    """Stands in for WanAttnProcessor in one self-attention; `dense` is the one it replaced.
+    """Replaces WanAttnProcessor in one self-attention; `dense` is the processor that it replaced.
 
-    What a call depends on comes with the call, behind the two tensors of the rotary embedding: see _call.Facts.
-    torch.compile then makes one graph for all layers and steps that keep as many tiles.
+    What a call depends on is passed with the call, after the two tensors of the rotary embedding: see _call.Facts.
+    So torch.compile makes one graph for all layers and steps that keep the same number of tiles.
     """
 
     def __init__(self, dense, layer, plan, report):
@@ -25,7 +25,7 @@ class VsaWanProcessor:
         self.dense_layers, self.keeps_all = plan.dense_layers, layer in plan.dense_layers
         self._parallel_config = getattr(dense, "_parallel_config", None)  # refused, if it is set
 
-    # What diffusers sets on its own processors goes to the one that runs dense layers and steps.
+    # Attributes that diffusers sets on its processors are passed on to the one that runs dense layers and steps.
     @property
     def _attention_backend(self):
         return self.dense._attention_backend
@@ -51,8 +51,8 @@ class VsaWanProcessor:
             raise ValueError("[enable_vsa] grid: expected a call of the whole transformer, which knows it, got "
                              "one of a block alone")
         cos, sin, facts = rotary_emb
-        # A call may be computed again after enable_vsa has changed the settings: it keeps its own. Looking the layer up
-        # would make torch.compile compile again for every layer.
+        # A call may be computed again after enable_vsa has changed the settings, and then keeps its own settings. Looking
+        # the layer up in every call would make torch.compile compile again for every layer.
         same = facts.dense_layers == self.dense_layers
         if self.keeps_all if same else self.layer in facts.dense_layers:
             facts = facts._replace(kept=facts.tiles)

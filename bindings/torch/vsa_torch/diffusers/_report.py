@@ -10,12 +10,12 @@ import torch
 from vsa_torch.diffusers._steps import Falling, Place
 
 _LOCK = threading.Lock()
-_numbers = itertools.count(1)  # of calls, over all reports: a call that is computed again may meet another report
+_numbers = itertools.count(1)  # of calls in all reports: a call may be computed again with another report
 
 
 class Stopwatch:
-    """Time from its making to stop(). A GPU runs behind the host, so there its own clock counts, and whoever asks for
-    the seconds waits for it. Inside the capture of a CUDA graph there is no time to take."""
+    """Time from its construction to stop(). A GPU runs behind the host, so events on the GPU measure its time, and
+    reading the seconds waits for them. Inside the capture of a CUDA graph no time is measured."""
 
     def __init__(self, device):
         self._events = self._start = self._seconds = None
@@ -55,7 +55,7 @@ class Row:
 
     @property
     def seconds(self):
-        """Of the attention with its projections; None if it was captured into a CUDA graph."""
+        """Seconds of the attention with its projections; None if it was captured into a CUDA graph."""
         return self.time.seconds
 
 

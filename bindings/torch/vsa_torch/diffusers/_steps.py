@@ -49,7 +49,7 @@ class Falling:
 
 @dataclass(eq=False)
 class _Table:
-    """A table of timesteps through which a run goes. It keeps the memory, so that no later table has its address."""
+    """The table of timesteps of a run. It keeps the memory alive, so that no later table gets the same address."""
 
     timesteps: torch.Tensor
     version: int | None  # of its memory; None where it is written again and again, and is no table
@@ -60,7 +60,7 @@ class _Table:
 
 
 class Steps:
-    """Where the runs of a model stand. Each run of several at the same time has a table or a thread of its own."""
+    """The current steps of the runs of a model. If several runs go on at once, each has its own table or thread."""
 
     def __init__(self):
         self._num_runs = 0
@@ -77,7 +77,8 @@ class Steps:
         return self._num_runs
 
     def said(self, step, name=None):
-        """The caller says the step. A step below the last one, or step 0 with the same name again, begins a run."""
+        """The place of a step that the caller states. A step below the last one, or step 0 again with the same name,
+        begins a new run."""
         with _LOCK:
             run, last, names = _of_thread(self._said, lambda: (None, 0, ()))
             if run is None or step < last or step == last == 0 and name in names:
@@ -127,7 +128,7 @@ class Steps:
             raise ValueError("[enable_vsa] timestep: expected a known step while a CUDA graph is captured, got a "
                              "timestep on the device, which cannot be read then; capture inside "
                              "vsa_torch.diffusers.vsa_step(model, step)")
-        # A tensor without data, also one of a FakeTensorMode, tells nothing, and one of torch.vmap has many values.
+        # A tensor without data (meta, FakeTensorMode) has no value to read, and one inside torch.vmap has many.
         if capturing or timestep.device.type == "meta" or not _is_plain(timestep) and not needed:
             return Place(None, 0)
         highest = timestep.detach().amax()
@@ -141,7 +142,7 @@ class Steps:
 
 
 def _of_thread(states, make):
-    """The state of this thread, made where there is none; those of long ago are forgotten."""
+    """The state of this thread, made if there is none; the oldest states are dropped."""
     thread = threading.get_ident()
     if thread not in states:
         while len(states) >= _MAX_THREADS:
@@ -151,7 +152,7 @@ def _of_thread(states, make):
 
 
 def _is_plain(tensor):
-    """Whether it is a tensor of memory: none of a subclass, and none that a transform of torch.func has wrapped."""
+    """Whether it is a plain tensor with memory: no subclass, and not wrapped by a transform of torch.func."""
     return type(tensor) is torch.Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
