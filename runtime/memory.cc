@@ -99,7 +99,7 @@ Status check_vae_memory(const VaeNeeds& needs) {
 
 Status check_memory(const RunPlan& plan, const ModelFolder& model,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder) {
-  // One after the other: the text encoder is gone when the transformer is loaded, and so on.
+  // The stages follow each other, and each frees its memory before the next one begins.
   VSA_TRY(check("the text encoder", text_memory_needed_bytes(text_encoder), ""));
   VSA_TRY(check("the transformer", memory_needed_bytes(plan, model.transformer, transformer),
                 "; ask for fewer frames or a smaller size"));

@@ -149,7 +149,8 @@ Status read_text_encoder(ModelFolder& model) {
                   shown(model, model.text_encoder_at.weights), model.transformer.text_dim));
 }
 
-/// A file of weights alone is Wan2.1's, or made as the model's own VAE is.
+/// A file of weights without a config is that of Wan2.1, or has the structure of the model's own
+/// VAE.
 Status read_vae(ModelFolder& model) {
   if (!model.vae) return {};
   const fs::path own = model.root / name(Part::kVae) / "config.json";

@@ -26,7 +26,7 @@ Result<T> choose(const char* option, const std::optional<T>& asked,
 
 /// An extent in pixels or frames as tokens.
 Result<int64_t> tokens_of(const char* option, int64_t extent, int64_t patch, int64_t max_tokens) {
-  // Rounded without a sum, which an extent near the end of the range would overflow.
+  // Rounds up without a sum, which could overflow for an extent near the end of the range.
   const int64_t rounded = extent / patch + (extent % patch >= patch - patch / 2 ? 1 : 0);
   const int64_t tokens = std::clamp(rounded, int64_t{1}, max_tokens);
   if (extent == tokens * patch) return tokens;

@@ -77,7 +77,7 @@ std::vector<std::string> cells_of(const std::vector<Measured>& all, const Measur
           x.check ? fmt::format("{:.1e}", x.check->error) : ""};
 }
 
-/// Why stages are unsupported: a line for each reason, with the stages that share it.
+/// The reasons why stages are unsupported: a line for each, with the stages that share it.
 std::string refusals_of(const std::vector<Measured>& all) {
   std::vector<std::string> told;
   std::string text;

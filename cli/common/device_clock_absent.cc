@@ -1,4 +1,4 @@
-// DeviceClock in a build without CUDA. Never reached: no backend with a device is there.
+// DeviceClock in a build without CUDA. It is never called, because no backend has a device.
 #include "cli/common/device.h"
 #include "cli/common/failure.h"
 

@@ -22,7 +22,7 @@ std::optional<double> finite(std::string_view text) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-/// How to write what was probably meant; empty if nothing is known.
+/// A hint how to write the number that was probably meant; empty if there is none.
 std::string remedy_of_whole(std::string_view text) {
   const std::optional<double> value = finite(text);
   // 1e15 has all its digits in a double.

@@ -112,7 +112,7 @@ class EntryReader {
     if (!fields_[key].is_string()) fail(fmt::format("{}: expected a string", key));
     return fields_[key].get<std::string>();
   }
-  /// A number of JSON that is whole; 1e3 is none, as a reader of JSON may have rounded it.
+  /// A whole number of JSON. 1e3 does not count as one, because a JSON reader may have rounded it.
   std::optional<int64_t> whole(const char* key, const WholeRange& range) const {
     if (!fields_.contains(key)) return std::nullopt;
     const Json& value = fields_[key];

@@ -75,7 +75,7 @@ void StdoutVideo::send() {
     }
     if (!file.eof()) throw Failure(ExitCode::kInputOutput, path_ + ": cannot read");
   } catch (const Failure& e) {
-    if (std::string_view(e.what()).empty()) throw;  // whoever read it has seen enough
+    if (std::string_view(e.what()).empty()) throw;  // the reader closed the pipe, which is no error
     keep_video_ = true;
     throw Failure(e.code(), e.what(), fmt::format("the video is in {}", path_));
   }

@@ -210,7 +210,7 @@ void add_plan(CLI::App& app) {
   add_example(command, "vsa plan --grid 21,30,52 --sparsity 0.875 --heads 12");
   add_json_option(command, options->json);
   command.callback([options, &command] {
-    // Of a model all of these are known, and of a grid nothing but them.
+    // A model determines the options of a grid, and a grid has no use for those of a model.
     const auto refuse = [&](const std::string& beside, std::initializer_list<const char*> names) {
       for (const char* name : names) {
         if (command.get_option(name)->count() == 0) continue;

@@ -102,7 +102,7 @@ class OneFile {
          .file = file_});
   }
 
-  /// A bias of peft counts as much as its product.
+  /// A bias of peft is scaled as its product.
   double bias_scale(LoraRole role, const std::string& name, const Module& module) const {
     const io::TensorView* const down = module.find(LoraRole::kDown);
     return role == LoraRole::kUpBias && down != nullptr && !down->shape.empty()

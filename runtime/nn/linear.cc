@@ -70,7 +70,7 @@ float* WeightSpace::take(int64_t n) {
 
 namespace {
 
-/// Whether numbers can be multiplied with where they are.
+/// Whether a product can read the numbers in place.
 bool is_plain_f32(io::StorageType type, float scale, const std::byte* numbers) {
   return type == io::StorageType::kF32 && scale == 1.0F &&
          reinterpret_cast<uintptr_t>(numbers) % alignof(float) == 0;

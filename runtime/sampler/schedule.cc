@@ -1,7 +1,7 @@
 // The noise levels and timesteps of a run. Host-only.
 //
 // Compiled without contraction to fused multiply-adds (runtime/CMakeLists.txt): a timestep is cut
-// off to an integer, which must not hang on the machine.
+// off to an integer, which must not depend on the machine.
 #include "runtime/sampler/schedule.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ std::vector<double> even_numbers(double first, double last, int64_t n) {
   return numbers;
 }
 
-/// As the originals store it.
+/// Rounded to f32, in which the originals store it.
 double rounded_to_f32(double value) { return static_cast<double>(static_cast<float>(value)); }
 
 /// The levels of a UniPC before they are shifted.

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, kSchedulerKinds.size()> kNames{
 struct Fixed {
   const char* key;
   json value;
-  /// What the class takes where the field is absent.
+  /// The value that the class takes if the field is absent.
   json absent;
 };
 
@@ -82,7 +82,8 @@ std::vector<Class> known_classes() {
   };
 }
 
-/// Unsupported where a field has, or by its absence means, a value that is not the known one.
+/// Unsupported if a field has another value than the known one, or means another one by its
+/// absence.
 Status check_fixed(const json& object, std::string_view file, const Fixed& field) {
   const auto found = object.find(field.key);
   const json& value = found == object.end() ? field.absent : *found;
@@ -91,7 +92,7 @@ Status check_fixed(const json& object, std::string_view file, const Fixed& field
                                  field.value.dump(), value.dump()));
 }
 
-/// A field of an unknown name may say anything, unless it says nothing.
+/// An unknown field could change the numbers, so it is refused unless it is null or false.
 Status check_unknown(const json& object, std::string_view file, const runtime::JsonFields& fields) {
   for (const std::string& key : fields.unread()) {
     const json& value = object.at(key);

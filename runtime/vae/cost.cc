@@ -11,7 +11,8 @@ double product(int64_t in, int64_t out, int64_t taps) {
   return 2.0 * static_cast<double>(in) * static_cast<double>(out) * static_cast<double>(taps);
 }
 
-/// Of one pixel of one frame that the layer makes; `in_frame` is the pixels of a frame it reads.
+/// FLOPs for one pixel of one frame that the layer makes.
+/// @param in_frame  pixels of a frame that it reads
 double flops_per_pixel(const Layer& layer, double in_frame, bool doubles_frames) {
   switch (layer.kind) {
     case LayerKind::kPointwise:
@@ -25,7 +26,8 @@ double flops_per_pixel(const Layer& layer, double in_frame, bool doubles_frames)
     case LayerKind::kAttention:
       return product(layer.in, layer.in, 4) + 4.0 * static_cast<double>(layer.in) * in_frame;
     case LayerKind::kUpsample:
-      // Over time: of a frame of a quarter of the pixels, one in two of which comes of it.
+      // The convolution over time runs before edges are doubled, on a quarter of the pixels, and
+      // makes two frames at once: an eighth for each pixel.
       return product(layer.in, layer.out, 9) +
              (doubles_frames ? product(layer.in, 2 * layer.in, 3) / 8.0 : 0.0);
     case LayerKind::kDownsample:

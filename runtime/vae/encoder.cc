@@ -74,7 +74,7 @@ Status encode_chunks(const EncodeArgs& args, Model& model) {
     return args.rgb + chunk.first_frame * args.height * args.width * 3;
   };
   const int64_t last = runner->num_parts() - 1;
-  // What the stripes make of all frames; the layers that need whole frames come behind.
+  // The output of the stripes for all frames; the layers that need whole frames come after them.
   const int64_t whole_floats = pixels * config.dim(config.num_levels() - 1);
   nn::Buffer whole(last == 0 ? 0 : all * whole_floats);
   for (int64_t part = 0; part < last; ++part) {

@@ -28,7 +28,7 @@ EncodeRecipe recipe(VideoKind kind, const Metadata& metadata) {
                   "scale=flags=area+accurate_rnd+full_chroma_int+bitexact:"
                   "out_color_matrix=bt709:out_range=tv,format=yuv420p",
               .needs_even_size = true,
-              // crf: the disk of the tests at scale 4 keeps 51.6 dB in 17 kB.
+              // crf: the disk that the tests draw has 51.6 dB in 17 kB at scale 4.
               // mbtree: with AVX-512 the macroblock tree of libx264 reads memory that was not
               // written, so that files of one video differ between runs. Without it they are equal.
               .encoder_options = {{"crf", "12"},

@@ -24,7 +24,7 @@ CpuModel::CpuModel(const WanWeights& weights, const Context& context)
 }
 
 Result<std::unique_ptr<TextContext>> CpuModel::prepare_text(const text::TextEmbedding& text) {
-  // All padding rows are zeros: one of them stands for the rest.
+  // All padding rows are zeros, so one of them is computed for all.
   const int64_t padding = text.num_rows - text.num_valid;
   const int64_t keys = text.num_valid + (padding > 0 ? 1 : 0);
   nn::Buffer hidden(keys * config_.width());

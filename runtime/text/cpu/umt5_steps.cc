@@ -40,7 +40,7 @@ struct Layer {
   nn::Linear q, k, v, out, gelu_in, linear_in, down;
 };
 
-/// Everything has run when a step returns.
+/// Steps are synchronous: all work of a step is done when it returns.
 class CpuUmt5Steps : public Umt5Steps {
  public:
   explicit CpuUmt5Steps(const Umt5Weights& weights)

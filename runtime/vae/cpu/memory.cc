@@ -116,8 +116,9 @@ int64_t attention_floats(const Network& network, int64_t pixels, int threads) {
 /// Pages of libraries that are touched, and stacks of threads: 10 MB were measured.
 constexpr int64_t kLibraryBytes = 10'000'000;
 
-/// Code that oneDNN generates for one shape of a convolution, on average of a network: 40 to 120
-/// KiB and 30 KiB were measured. It stays, which shows where stripes are many and small.
+/// Code that oneDNN generates for one shape of a convolution, as the mean over a network: with
+/// AVX-512 40 to 120 KiB were measured, without it 30 KiB. The code is never freed, which counts if
+/// stripes are many and small.
 int64_t code_bytes() {
   const Result<std::string_view> isa = cpu_isa();
   return (isa.ok() && *isa == "avx512" ? 80 : 30) * int64_t{1024};
@@ -174,24 +175,24 @@ int64_t network_floats(const Network& network, const std::vector<Part>& parts, i
   return total + 2 * space.x + space.padded;
 }
 
-/// Latent frames of a chunk behind the first; 0 if there is none.
+/// Latent frames of a chunk other than the first; 0 if there is no other.
 int64_t behind_first(const LatentSize& size, Split split) {
   return std::min(split.chunk, size.frames - 1);
 }
 
-/// What the layers between whole frames and stripes hand over, of a latent frame.
+/// Floats of a latent frame where the layers on whole frames end and the stripes begin.
 int64_t handed_over(const VaeConfig& config, int64_t pixels) {
   return pixels * config.dim(config.num_levels() - 1);
 }
 
 int64_t to_bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 
-/// Kept frames and decoded frames at the worst of a decoding stripe by stripe.
+/// The most floats of kept and decoded frames when decoding stripe by stripe.
 int64_t by_stripes(const Network& network, const std::vector<Part>& parts, int64_t rgb_row,
                    int64_t attention) {
   int64_t most = history_floats(network, parts.front()) + attention;
   for (size_t i = 1; i < parts.size(); ++i) {
-    // Of the frames, memory is taken for what is written.
+    // Only the rows of the frames that were written take memory.
     const int64_t rows = parts[i].shapes.back().out.end;
     most = std::max(most, history_floats(network, parts[i]) + rows * rgb_row);
   }

@@ -17,7 +17,7 @@ namespace {
 
 using Layers = std::vector<std::unique_ptr<CpuLayer>>;
 
-/// Everything has run when a step returns.
+/// Steps are synchronous: all work of a step is done when it returns.
 class CpuSteps : public Steps {
  public:
   CpuSteps(const Network& network, const Layers& layers, std::vector<Part> parts,
@@ -86,7 +86,7 @@ class CpuSteps : public Steps {
   struct State {
     std::unique_ptr<HistorySpace> space;
     std::vector<LayerHistory> layers;
-    int64_t chunks = 0;  // that were begun
+    int64_t chunks = 0;  // that have begun
 
     void start(const Network& network, const Part& part) {
       space = std::make_unique<HistorySpace>(history_floats(network, part));
@@ -99,7 +99,7 @@ class CpuSteps : public Steps {
   std::vector<Part> parts_;
   std::vector<State> states_;
   Workspace space_;
-  size_t part_ = 0;   // the one that was begun
+  size_t part_ = 0;   // the part of the current chunk
   int64_t size_ = 0;  // floats of x
 };
 

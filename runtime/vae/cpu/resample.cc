@@ -45,7 +45,7 @@ class Upsample : public CpuLayer {
 
   void run(const Run& run) const override {
     Workspace& space = run.space;
-    // The first frame stays one, and the convolution over time never sees it.
+    // The first frame is not doubled, and the convolution over time does not process it.
     if (!temporal_ || run.first_chunk) {
       for (int64_t f = 0; f < space.frames; ++f) {
         const float* const frame =
