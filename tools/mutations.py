@@ -90,6 +90,15 @@ MUTATIONS = [
            "a * cos[j] - b * sin[j]", "a * cos[j] + b * sin[j]", "NormRopePoolParity.EveryNorm"),
     parity("norm_rope_pool: pools before rounding", "src/cpu/norm_rope_pool/norm_rope_pool.cc",
            "    load(h);  // the mean", "    // the mean", "NormRopePoolParity.PooledIsPoolOfWhatWasStored"),
+    # --- linear ---
+    specification("linear: bias dropped", "src/reference/linear.cc", "Row out = bias;",
+                  "Row out(bias.size(), 0.0);", "ReferenceLinear.SumsOverTheLastAxisOfBoth", "unit_tests"),
+    specification("linear: another GELU", "src/reference/linear.cc", "0.044715", "0.044",
+                  "ReferenceLinear.GeluIsTheOneByTanh", "unit_tests"),
+    Mutation("cpu linear: bias of the neighbour", "src/cpu/linear/linear.cc", "bias[i % kColumns]",
+             "bias[(i + 1) % kColumns]", "parity_tests", "Each/LinearParity.EveryDtypeAndEpilogue/cpu"),
+    Mutation("cpu linear: no activation", "src/cpu/linear/linear.cc", "sums[i] = gelu_tanh(sums[i]);",
+             "sums[i] += 0.0F;", "parity_tests", "Each/LinearParity.EveryDtypeAndEpilogue/cpu"),
     # --- coarse ---
     specification("coarse: probabilities not rounded", "src/reference/coarse.cc",
                   "rounded(softmax(scores, *args.kv_plan), args.rounding)",

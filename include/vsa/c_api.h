@@ -1,8 +1,8 @@
 /* The C ABI of vsa: plans, the seven stages and the whole operator, for C11 and for other
  * languages.
  *
- * Semantics, shapes, dtypes and units are those of vsa/stages.h, vsa/norm_rope_pool.h and
- * vsa/attention.h; the names are the same with the prefix vsa_. Host-only.
+ * Semantics, shapes, dtypes and units are those of vsa/stages.h, vsa/norm_rope_pool.h, vsa/linear.h
+ * and vsa/attention.h; the names are the same with the prefix vsa_. Host-only.
  *
  * - Every function that can fail returns a vsa_status; out-parameters are set only on VSA_OK.
  *   vsa_last_error() then says what was wrong: `[operation] argument: expected X, got Y`.
@@ -44,6 +44,7 @@ enum {
 
 enum { VSA_F32 = 0, VSA_BF16 = 1, VSA_F16 = 2, VSA_F64 = 3 };
 enum { VSA_REFERENCE = 0, VSA_CPU = 1, VSA_CUDA = 2, VSA_HIP = 3 };
+enum { VSA_ACTIVATION_NONE = 0, VSA_ACTIVATION_GELU_TANH = 1 };
 enum { VSA_NORM_OVER_NOTHING = 0, VSA_NORM_OVER_HEAD = 1, VSA_NORM_OVER_ALL_HEADS = 2 };
 enum { VSA_ROUNDING_NONE = 0, VSA_ROUNDING_BF16 = 1 };
 enum { VSA_GATE_UNSET = 0, VSA_GATE_CONSTANT = 1, VSA_GATE_TENSOR = 2 };
@@ -225,6 +226,15 @@ typedef struct vsa_norm_rope_pool_args {
 } vsa_norm_rope_pool_args;
 VSA_API vsa_status vsa_norm_rope_pool(const vsa_context* context,
                                       const vsa_norm_rope_pool_args* args) VSA_NOEXCEPT;
+
+typedef struct vsa_linear_args {
+  size_t struct_size;
+  vsa_const_tensor x, weight;
+  vsa_const_tensor bias; /* may be left out */
+  int32_t activation;    /* VSA_ACTIVATION_... */
+  vsa_tensor out;
+} vsa_linear_args;
+VSA_API vsa_status vsa_linear(const vsa_context* context, const vsa_linear_args* args) VSA_NOEXCEPT;
 
 typedef struct vsa_pool_backward_args {
   size_t struct_size;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "vsa/attention.h"
+#include "vsa/linear.h"
 #include "vsa/norm_rope_pool.h"
 
 /// Calls X(name, type of the arguments, fields) for each; `fields` is F(field) for each of them, in
@@ -16,6 +17,7 @@
   X(pool_backward, PoolBackwardArgs, F(dpooled) F(plan) F(dx))                                   \
   X(norm_rope_pool, NormRopePoolArgs,                                                            \
     F(x) F(plan) F(norm) F(eps) F(weight) F(rstd) F(cos) F(sin) F(pooled))                       \
+  X(linear, LinearArgs, F(x) F(weight) F(bias) F(activation) F(out))                             \
   X(coarse, CoarseArgs,                                                                          \
     F(q_pooled) F(k_pooled) F(v_pooled) F(kv_plan) F(scale) F(rounding) F(coarse_scores)         \
     F(coarse_out))                                                                               \

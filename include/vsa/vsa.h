@@ -18,6 +18,7 @@
 #include "vsa/device_memory.h"
 #include "vsa/element.h"
 #include "vsa/half.h"
+#include "vsa/linear.h"
 #include "vsa/lut.h"
 #include "vsa/norm_rope_pool.h"
 #include "vsa/stages.h"

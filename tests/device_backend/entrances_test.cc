@@ -74,6 +74,7 @@ TEST(DeviceBackend, ServesEveryStage) {
   expect_served<PoolCall>("pool");
   expect_served<PoolBackwardCall>("pool_backward");
   expect_served<NormRopePoolCall>("norm_rope_pool");
+  expect_served<LinearCall>("linear");
   expect_served<CoarseCall>("coarse");
   expect_served<CoarseBackwardCall>("coarse_backward");
   expect_served<SelectCall>("select");

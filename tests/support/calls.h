@@ -5,6 +5,7 @@
 
 #include "tests/support/arena.h"
 #include "vsa/attention.h"
+#include "vsa/linear.h"
 #include "vsa/norm_rope_pool.h"
 
 namespace vsa::test {
@@ -56,6 +57,15 @@ struct NormRopePoolCall : CallBase {
                         .sin = arena.tensor(DType::kF32, {1, 1, sk, kD / 2}),
                         .pooled = kv_tiles()};
   Status run() const { return norm_rope_pool(context, args); }
+};
+
+struct LinearCall : CallBase {
+  LinearArgs args{.x = arena.tensor(DType::kF32, {1, 1, sk, 2 * kD}),
+                  .weight = arena.tensor(DType::kF32, {1, 1, 3 * kD, 2 * kD}),
+                  .bias = arena.tensor(DType::kF32, {1, 1, 1, 3 * kD}),
+                  .activation = Activation::kGeluTanh,
+                  .out = arena.tensor(DType::kF32, {1, 1, sk, 3 * kD})};
+  Status run() const { return linear(context, args); }
 };
 
 struct PoolBackwardCall : CallBase {

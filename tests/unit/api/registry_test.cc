@@ -44,8 +44,8 @@ TEST(Registry, TablesBelongToTheirId) {
 }
 
 TEST(Registry, ImplementsWhatTheTableHas) {
-  for (const char* call : {"tile", "untile", "pool", "norm_rope_pool", "coarse", "select", "fine",
-                           "combine", "pool_backward", "coarse_backward", "fine_backward",
+  for (const char* call : {"tile", "untile", "pool", "norm_rope_pool", "linear", "coarse", "select",
+                           "fine", "combine", "pool_backward", "coarse_backward", "fine_backward",
                            "combine_backward", "attention_forward", "attention_backward"}) {
     EXPECT_TRUE(implements(BackendId::kReference, call)) << call;
     EXPECT_FALSE(implements(BackendId::kHip, call)) << call;

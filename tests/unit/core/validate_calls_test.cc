@@ -20,6 +20,7 @@ void for_each_entrance(F f) {
   f.template operator()<UntileCall>("untile");
   f.template operator()<PoolCall>("pool");
   f.template operator()<NormRopePoolCall>("norm_rope_pool");
+  f.template operator()<LinearCall>("linear");
   f.template operator()<PoolBackwardCall>("pool_backward");
   f.template operator()<CoarseCall>("coarse");
   f.template operator()<CoarseBackwardCall>("coarse_backward");
