@@ -26,9 +26,13 @@ Result<video::Frames> decode_by_vae(const DecodeOptions& options, const Latents&
                     "where its VAE is",
                     options.latents.string()));
   }
+  // Another folder is decoded by its own VAE; that of the run may have been elsewhere.
+  const bool as_the_run = options.model.empty() && options.vae.empty();
   const auto model = ModelFolder::open(
-      folder, {.variant = "",
-               .parts = {.transformer = {}, .vae = options.vae, .text_encoder = {}},
+      folder, {.variant = as_the_run ? latents.variant : "",
+               .parts = {.transformer = {},
+                         .vae = as_the_run ? std::filesystem::path(latents.vae) : options.vae,
+                         .text_encoder = {}},
                .vae_alone = true});
   VSA_TRY(model.status());
   if (!model->vae) {

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <system_error>
 
 #include "runtime/io/file_kind.h"
 
@@ -156,8 +158,14 @@ std::vector<std::string> JsonFields::unread() const {
 }
 
 Result<json> read_json_object(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) return io_error(fmt::format("[config] {}: expected a file, got none", path));
+  if (!file) {
+    const int code = errno;
+    return io_error(
+        fmt::format("[config] {}: expected a file, got {}", path,
+                    code == 0 || code == ENOENT ? "none" : std::generic_category().message(code)));
+  }
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const auto fail = [&path](const std::string& got) {
     return io_error(fmt::format("[config] {}: expected a JSON object, got {}", path, got));

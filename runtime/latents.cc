@@ -65,6 +65,8 @@ Result<io::WrittenFile> save_latents(const std::filesystem::path& path, const La
   const io::Metadata metadata = {{"vsa.version", VSA_VERSION_STRING},
                                  {"vsa.space", latents.space},
                                  {"vsa.model", latents.model},
+                                 {"vsa.vae", latents.vae},
+                                 {"vsa.variant", latents.variant},
                                  {"vsa.transformer_sha256", latents.transformer_sha256},
                                  {"vsa.prompt", latents.prompt},
                                  {"vsa.negative_prompt", latents.negative_prompt},
@@ -141,14 +143,15 @@ Result<Latents> load_latents(const std::filesystem::path& path) {
                   .attention = fields.text("vsa.attention"),
                   .topk = fields.number<int64_t>("vsa.topk"),
                   .made_by = {}};
-  if (const auto scheduler = file->metadata().find("vsa.scheduler");
-      scheduler != file->metadata().end()) {
-    latents.scheduler = scheduler->second;
-  }
-  if (const auto made_by = file->metadata().find("vsa.made_by");
-      made_by != file->metadata().end()) {
-    latents.made_by = made_by->second;
-  }
+  // Fields that files of old versions lack.
+  const auto optional = [&](const char* key, std::string& text) {
+    const auto found = file->metadata().find(key);
+    if (found != file->metadata().end()) text = found->second;
+  };
+  optional("vsa.vae", latents.vae);
+  optional("vsa.variant", latents.variant);
+  optional("vsa.scheduler", latents.scheduler);
+  optional("vsa.made_by", latents.made_by);
   VSA_TRY(fields.status());
   if (latents.steps < 1 || latents.steps_done < 0 || latents.steps_done > latents.steps) {
     return fail(fmt::format("metadata vsa.steps_done: expected 0 to vsa.steps, got {} of {}",

@@ -28,6 +28,8 @@ struct Latents {
   std::vector<int64_t> shape;  ///< the four extents
   std::string space = kPixelSpace;
   std::string model;               ///< folder, as given; empty if that is not UTF-8
+  std::string vae{};               ///< if it was elsewhere, of PartPaths; likewise
+  std::string variant{};           ///< of ModelChoice
   std::string transformer_sha256;  ///< of the weights, all files together
   std::string prompt, negative_prompt;
   int64_t seed = 0;

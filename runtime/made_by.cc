@@ -12,6 +12,7 @@ std::string made_by_json(const GenerateReport& report) {
                                  {"seed", report.seed},
                                  {"model", report.model},
                                  {"transformer_sha256", report.transformer_sha256},
+                                 {"text_encoder_sha256", report.text_encoder_sha256},
                                  {"steps", report.steps}};
   if (report.steps_done < report.steps) json["steps_done"] = report.steps_done;
   json.update({{"frames", report.frames},

@@ -68,7 +68,25 @@ Status read_scheduler(const ModelIndex& index, ModelFolder& model) {
   return {};
 }
 
+/// A folder near the one that is meant: that of a part, or that of all versions of a model in the
+/// cache of Hugging Face.
+Status check_root(const fs::path& root) {
+  std::error_code ignored;  // what cannot be looked at is not there
+  if (fs::exists(root / kModelIndex, ignored)) return {};
+  std::string meant;
+  const fs::path whole = fs::weakly_canonical(root, ignored).parent_path();
+  if (fs::exists(whole / kModelIndex, ignored)) meant = whole.string();
+  for (fs::directory_iterator it(root / "snapshots", ignored), end; !ignored && it != end;
+       it.increment(ignored)) {
+    if (fs::exists(it->path() / kModelIndex, ignored)) meant = it->path().string();
+  }
+  if (meant.empty()) return {};
+  return io_error(fmt::format("[model] {}: expected a model's folder, which has a {}; {} has one",
+                              root.string(), kModelIndex, meant));
+}
+
 Status read_index(ModelFolder& model) {
+  VSA_TRY(check_root(model.root));
   if (is_wan_repository(model.root)) {
     model.vae.emplace();
     model.defaults = wan_defaults(/*few_steps=*/false);
@@ -124,6 +142,7 @@ Status read_transformer(const PartPaths& parts, ModelFolder& model) {
     const auto weights = model.open_transformer();
     VSA_TRY(weights.status());
     config = dit::infer_wan_config(*weights, own);
+    VSA_TRY(weights->in_file(config.status()));
   }
   VSA_TRY(config.status());
   model.transformer = *config;
@@ -139,6 +158,7 @@ Status read_text_encoder(ModelFolder& model) {
     const auto weights = model.open_text_encoder();
     VSA_TRY(weights.status());
     config = text::infer_umt5_config(*weights);
+    VSA_TRY(weights->in_file(config.status()));
   }
   VSA_TRY(config.status());
   model.text_encoder = *config;
@@ -186,7 +206,7 @@ Status choose_variants(const ModelChoice& selection, ModelFolder& model) {
     choose(Part::kTextEncoder, model.text_encoder_at.weights, model.text_encoder_variant);
   }
   if (model.vae) choose(Part::kVae, model.vae_at.weights, model.vae_variant);
-  if (found) return {};
+  if (found || selection.vae_alone) return {};  // in a run another part may have had it
   return io_error(fmt::format("[model] {}: expected weights of the variant {}, got none",
                               model.root.string(), variant));
 }
@@ -238,7 +258,7 @@ Result<io::Checkpoint> ModelFolder::open_text_encoder() const {
 Result<io::Checkpoint> ModelFolder::open_transformer() const {
   Result<io::Checkpoint> weights =
       open_part(transformer_at, transformer_variant, dit::kPartPrefixes);
-  if (weights.ok()) VSA_TRY(dit::refuse_other_models(*weights));
+  if (weights.ok()) VSA_TRY(weights->in_file(dit::refuse_other_models(*weights)));
   return weights;
 }
 

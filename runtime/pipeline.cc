@@ -106,7 +106,7 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   const Result<RunPlan> plan = plan_run(options, *model, *trained);
   VSA_TRY(plan.status());
   describe(options, *model, *plan, report);
-  warn_of_gates(options, (*weights)->transformer.has_gates, report);
+  warn_of_weights(options, report);
   VSA_TRY(check_memory(*plan, *model, (*weights)->transformer_file, (*weights)->text_file));
   VSA_TRY(check_latents_writable(options, *model, *plan));
   const auto begun = load_begun(options, report);

@@ -51,6 +51,7 @@ json to_json(const GenerateReport& report) {
         {"num_threads", report.num_threads}}},
       {"model", report.model},
       {"transformer_sha256", report.transformer_sha256},
+      {"text_encoder_sha256", report.text_encoder_sha256},
       {"prompt", report.prompt},
       {"negative_prompt", report.negative_prompt},
       {"seed", report.seed},

@@ -58,8 +58,9 @@ struct GenerateReport {
   std::string backend_detail;  ///< instruction set that the backend runs on
   int num_threads = 0;
 
-  std::string model;               ///< the name of its folder
-  std::string transformer_sha256;  ///< of its files of weights, in order, with commas between
+  std::string model;  ///< the name of its folder
+  /// Of the files of weights of a part, in order, with commas between.
+  std::string transformer_sha256, text_encoder_sha256;
   std::string prompt, negative_prompt;
   int64_t seed = 0;  ///< the one used
   int64_t steps = 0, steps_done = 0;

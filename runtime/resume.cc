@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/made_by.h"
 
@@ -17,6 +19,14 @@ using nlohmann::json;
 
 /// What may differ: it changes no bit of the latents, or says how far a run came.
 constexpr std::array<std::string_view, 4> kFree{"software", "model", "fps", "steps_done"};
+
+/// The parts that the latents depend on, as options call them, and the fields of their hashes.
+constexpr std::array kHashes{std::pair{"transformer", "transformer_sha256"},
+                             std::pair{"text-encoder", "text_encoder_sha256"}};
+
+constexpr const char* kLoras = "loras";
+
+std::string shown(const json& value) { return value.is_null() ? "none" : value.dump(); }
 
 }  // namespace
 
@@ -30,18 +40,29 @@ Status check_same_run(const Latents& begun, const GenerateReport& run) {
   json ours = json::parse(made_by_json(run));
   // Before the first step the latents are noise, whatever the weights, and a run that is stopped
   // there may end before its files are hashed.
-  const json hash = theirs.value("transformer_sha256", json());
-  const bool is_of_no_weights = begun.steps_done == 0 && hash == "";
-  if (run.transformer_sha256.empty() || is_of_no_weights) ours["transformer_sha256"] = hash;
+  for (const auto& [part, key] : kHashes) {
+    const json hash = theirs.value(key, json());
+    const bool is_of_no_weights = begun.steps_done == 0 && hash == "";
+    // Files of old versions say nothing of the text encoder.
+    if (ours[key] == "" || is_of_no_weights || hash.is_null()) ours[key] = hash;
+    if (ours[key] == hash) continue;
+    return invalid_argument(
+        fmt::format("[resume] {}: expected the weights of the interrupted run (SHA-256 {}), got {}",
+                    part, hash.dump(), ours[key].dump()));
+  }
   for (const auto& [key, value] : ours.items()) {
     if (std::ranges::find(kFree, key) != kFree.end()) continue;
     const json other = theirs.value(key, json());
     if (other == value) continue;
     return invalid_argument(
-        fmt::format("[resume] {}: expected {}, as the interrupted run had, got {}", key,
-                    other.dump(), value.dump()));
+        fmt::format("[resume] {}: expected {}, as the interrupted run had, got {}",
+                    key == kLoras ? "lora" : key, shown(other), shown(value)));
   }
-  return {};
+  // Only a run with LoRAs says which.
+  const json loras = theirs.value(kLoras, json());
+  if (ours.contains(kLoras) || loras.is_null()) return {};
+  return invalid_argument(fmt::format(
+      "[resume] lora: expected {}, as the interrupted run had, got none", shown(loras)));
 }
 
 Status resume(const Latents& begun, const GenerateReport& run, Latents& latents,

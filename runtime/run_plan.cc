@@ -24,15 +24,36 @@ Result<T> choose(const char* option, const std::optional<T>& asked,
       fmt::format("[generate] {}: expected a value, got none: the model has no default", option));
 }
 
-/// An extent in pixels or frames as tokens.
-Result<int64_t> tokens_of(const char* option, int64_t extent, int64_t patch, int64_t max_tokens) {
+/// An extent as the tokens that are nearest.
+int64_t nearest_tokens(int64_t extent, int64_t patch, int64_t max_tokens) {
   // Rounds up without a sum, which could overflow for an extent near the end of the range.
   const int64_t rounded = extent / patch + (extent % patch >= patch - patch / 2 ? 1 : 0);
-  const int64_t tokens = std::clamp(rounded, int64_t{1}, max_tokens);
-  if (extent == tokens * patch) return tokens;
+  return std::clamp(rounded, int64_t{1}, max_tokens);
+}
+
+/// Frames, or frames of latents, as tokens.
+Result<int64_t> tokens_of_frames(int64_t frames, int64_t patch, int64_t max_tokens) {
+  const int64_t tokens = nearest_tokens(frames, patch, max_tokens);
+  if (frames == tokens * patch) return tokens;
   return invalid_argument(fmt::format(
-      "[generate] {}: expected a multiple of {} from {} to {}, got {}: the nearest is {}", option,
-      patch, patch, patch * max_tokens, extent, tokens * patch));
+      "[generate] frames: expected a multiple of {} from {} to {}, got {}: the nearest is {}",
+      patch, patch, patch * max_tokens, frames, tokens * patch));
+}
+
+/// Both edges of a frame as tokens; a message tells the nearest size that fits.
+Result<std::array<int64_t, 2>> tokens_of_size(const FrameSize& size, const FrameSize& patch,
+                                              int64_t max_tokens) {
+  const int64_t h = nearest_tokens(size.height, patch.height, max_tokens);
+  const int64_t w = nearest_tokens(size.width, patch.width, max_tokens);
+  if (h * patch.height == size.height && w * patch.width == size.width) return std::array{h, w};
+  const auto edge = [&](int64_t unit) {
+    return fmt::format("a multiple of {} from {} to {}", unit, unit, unit * max_tokens);
+  };
+  return invalid_argument(fmt::format(
+      "[generate] size: expected a width that is {} and a height that is {}, got {}x{}: the "
+      "nearest is {}x{}",
+      edge(patch.width), patch.width == patch.height ? "one, too" : edge(patch.height), size.width,
+      size.height, w * patch.width, h * patch.height));
 }
 
 /// Frames as latent frames, of which the first is one frame and each other `factor` of them.
@@ -59,6 +80,13 @@ Status resolve_video(const GenerateOptions& options, const ModelFolder& model, R
   const int64_t longest = model.transformer.rope_max_seq_len;
   int64_t latent_frames = plan.frames;
   int64_t pixels = 1;  // of a latent's edge
+  constexpr int64_t kColours = 3;
+  if (!model.vae && model.transformer.in_channels != kColours) {
+    return io_error(fmt::format(
+        "[model] {}: vae: expected AutoencoderKLWan, as the transformer makes latents of {} "
+        "channels, got null",
+        (model.root / kModelIndex).string(), model.transformer.in_channels));
+  }
   if (model.vae) {
     const auto latents =
         latent_frames_of(plan.frames, model.vae->temporal_factor(), longest * patch.f);
@@ -66,13 +94,12 @@ Status resolve_video(const GenerateOptions& options, const ModelFolder& model, R
     latent_frames = *latents;
     pixels = model.vae->spatial_factor();
   }
-  const Result<int64_t> f = tokens_of("frames", latent_frames, patch.f, longest);
-  const Result<int64_t> h = tokens_of("height", plan.size.height, patch.h * pixels, longest);
-  const Result<int64_t> w = tokens_of("width", plan.size.width, patch.w * pixels, longest);
+  const auto f = tokens_of_frames(latent_frames, patch.f, longest);
+  const auto hw =
+      tokens_of_size(plan.size, {.height = patch.h * pixels, .width = patch.w * pixels}, longest);
   VSA_TRY(f.status());
-  VSA_TRY(h.status());
-  VSA_TRY(w.status());
-  plan.grid = {*f, *h, *w};
+  VSA_TRY(hw.status());
+  plan.grid = {*f, (*hw)[0], (*hw)[1]};
   const std::vector<std::vector<int64_t>>& trained = model.trained_on.videos;
   const std::vector made{plan.frames, plan.size.height, plan.size.width};
   if (!trained.empty() && std::ranges::find(trained, made) == trained.end()) {
@@ -89,16 +116,21 @@ Status resolve_video(const GenerateOptions& options, const ModelFolder& model, R
 }
 
 Status resolve_sampler(const GenerateOptions& options, const ModelFolder& model, RunPlan& plan) {
-  const Result<int64_t> steps = choose("steps", options.steps, model.defaults.steps);
-  const Result<double> guidance = choose("guidance", options.guidance, model.defaults.guidance);
-  VSA_TRY(steps.status());
-  VSA_TRY(guidance.status());
   plan.scheduler = model.scheduler;
   if (options.scheduler) plan.scheduler.kind = *options.scheduler;
-  if (options.shift) plan.scheduler.shift = *options.shift;
+  std::optional<int64_t> usual_steps = model.defaults.steps;
+  std::optional<double> usual_guidance = model.defaults.guidance;
   if (plan.scheduler.kind == sampler::SchedulerKind::kFewStep && plan.scheduler.timesteps.empty()) {
-    plan.scheduler.timesteps = sampler::fast_wan_config().timesteps;
+    // The folder is of another sampler, whose defaults mean nothing here.
+    plan.scheduler = sampler::fast_wan_config();
+    usual_steps = std::ssize(plan.scheduler.timesteps);
+    usual_guidance = 1.0;
   }
+  if (options.shift) plan.scheduler.shift = *options.shift;
+  const Result<int64_t> steps = choose("steps", options.steps, usual_steps);
+  const Result<double> guidance = choose("guidance", options.guidance, usual_guidance);
+  VSA_TRY(steps.status());
+  VSA_TRY(guidance.status());
   Result<sampler::Schedule> schedule = sampler::make_schedule(plan.scheduler, *steps);
   VSA_TRY(schedule.status());
   if (!std::isfinite(*guidance) || *guidance < 0.0) {
@@ -117,11 +149,20 @@ Status resolve_sampler(const GenerateOptions& options, const ModelFolder& model,
   }
   plan.steps = *steps;
   plan.guidance = *guidance;
+  if (plan.guidance < 1.0) {
+    plan.warnings.push_back(fmt::format(
+        "guidance: {} {} the prompt; 1 turns guidance off", plan.guidance,
+        plan.guidance == 0.0 ? "ignores" : "leads towards the negative prompt, away from"));
+  }
   if (plan.passes() == 2) {
     plan.negative_prompt = options.negative_prompt;
   } else if (!options.negative_prompt.empty()) {
     plan.warnings.push_back(
         fmt::format("negative prompt: it has no effect at guidance {}", plan.guidance));
+  }
+  if (options.preview.every > plan.steps) {
+    plan.warnings.push_back(fmt::format("preview: every {} steps has no effect in a run of {}",
+                                        options.preview.every, plan.steps));
   }
   plan.seed = options.seed;
   if (plan.seed == -1) {
@@ -194,7 +235,7 @@ Status resolve_attention(const GenerateOptions& options, const ModelFolder& mode
   return {};
 }
 
-Status resolve_backend(const GenerateOptions& options, RunPlan& plan) {
+Status resolve_backend(const GenerateOptions& options, const ModelFolder& model, RunPlan& plan) {
   if (options.num_threads < 0 || options.num_threads > kMaxThreads) {
     return invalid_argument(fmt::format("[generate] num_threads: expected 0 to {}, got {}",
                                         kMaxThreads, options.num_threads));
@@ -209,7 +250,14 @@ Status resolve_backend(const GenerateOptions& options, RunPlan& plan) {
   for (const BackendInfo& info : backends()) {
     if (info.id != options.backend) continue;
     plan.backend_detail = info.detail;
-    if (info.available) return {};
+    if (!info.available) break;
+    const int64_t head_dim = model.transformer.head_dim;
+    if (traits->takes_head_dim(head_dim)) return {};
+    return unsupported(fmt::format(
+        "[generate] backend: expected a model whose head_dim is a multiple of {} up to {} on {}, "
+        "got {}; {}",
+        traits->head_dim_step, traits->max_head_dim, name(options.backend), head_dim,
+        traits->head_dim_remedy));
   }
   return unsupported(fmt::format("[generate] backend: {} is not available: {}",
                                  name(options.backend), plan.backend_detail));
@@ -257,7 +305,7 @@ Result<TrainedWith> trained_with(const io::Metadata& metadata) {
 Result<RunPlan> plan_run(const GenerateOptions& options, const ModelFolder& model,
                          const TrainedWith& trained) {
   RunPlan plan;
-  VSA_TRY(resolve_backend(options, plan));
+  VSA_TRY(resolve_backend(options, model, plan));
   VSA_TRY(resolve_video(options, model, plan));
   VSA_TRY(resolve_sampler(options, model, plan));
   VSA_TRY(resolve_attention(options, model, trained, plan));

@@ -1,8 +1,11 @@
 // The weights of all parts of a run, found by name before anything is computed.
 #include "runtime/run_weights.h"
 
+#include <fmt/format.h>
+
 #include "runtime/fill_report.h"
 #include "runtime/io/finite.h"
+#include "runtime/io/printable.h"
 #include "runtime/vae/weights.h"
 
 namespace vsa::runtime {
@@ -26,14 +29,14 @@ Result<std::unique_ptr<RunWeights>> RunWeights::open(const GenerateOptions& opti
   VSA_TRY(keep(model.open_transformer(), weights->transformer_file));
   nn::LoadSummary text;
   auto found_text = text::find_umt5_weights(model.text_encoder, weights->text_file, text);
-  VSA_TRY(found_text.status());
+  VSA_TRY(weights->text_file.in_file(found_text.status()));
   weights->text = std::move(*found_text);
   report.text_encoder = weights_report(text, "transformers");
 
   dit::LoadReport loaded;
   auto found =
       dit::find_weights(model.transformer, weights->transformer_file, loaded, options.loras);
-  VSA_TRY(found.status());
+  VSA_TRY(weights->transformer_file.in_file(found.status()));
   weights->transformer = std::move(*found);
   report.transformer = weights_report(loaded.summary, loaded.naming);
   report.transformer.has_gates = loaded.has_gates;
@@ -47,12 +50,19 @@ Result<std::unique_ptr<RunWeights>> RunWeights::open(const GenerateOptions& opti
   if (!model.vae) return weights;
   VSA_TRY(keep(model.open_vae(), weights->vae_file.emplace()));
   vae::LoadReport vae;
-  VSA_TRY(vae::find_weights(*model.vae, vae::Half::kDecoder, *weights->vae_file, vae).status());
+  VSA_TRY(weights->vae_file->in_file(
+      vae::find_weights(*model.vae, vae::Half::kDecoder, *weights->vae_file, vae).status()));
   report.vae = weights_report(vae.summary, vae.naming);
   return weights;
 }
 
-void warn_of_gates(const GenerateOptions& options, bool has_gates, GenerateReport& report) {
+void warn_of_weights(const GenerateOptions& options, GenerateReport& report) {
+  const bool has_gates = report.transformer.has_gates;
+  if (const auto& unused = report.transformer.unused; !unused.empty()) {
+    report.warnings.push_back(
+        fmt::format("weights: {} tensors of the transformer are not used, the first is {}",
+                    unused.size(), io::printable(unused.front())));
+  }
   if (!has_gates && options.attention == Attention::kVsa) {
     report.warnings.push_back(
         "gates: the checkpoint has no to_gate_compress; it runs the fine stage alone and was "
@@ -66,7 +76,7 @@ void warn_of_gates(const GenerateOptions& options, bool has_gates, GenerateRepor
 
 Status explain(const Status& failure, const io::Checkpoint& weights, std::string_view model) {
   if (failure.code() != StatusCode::kInternal) return failure;
-  const Status cause = io::check_finite(weights, model);
+  const Status cause = weights.in_file(io::check_finite(weights, model));
   return cause.ok() ? failure : cause;
 }
 

@@ -31,8 +31,9 @@ struct RunWeights {
                                                   const ModelFolder& model, GenerateReport& report);
 };
 
-/// Adds a warning if the model has no gates, or if dense attention is combined with gates.
-void warn_of_gates(const GenerateOptions& options, bool has_gates, GenerateReport& report);
+/// Adds a warning if the model has no gates, if dense attention is combined with gates, or if the
+/// transformer has tensors that nothing reads.
+void warn_of_weights(const GenerateOptions& options, GenerateReport& report);
 
 /// Why a stage computed a NaN or an infinity: the name of a weight that is one, or else the failure
 /// itself.

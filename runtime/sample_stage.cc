@@ -39,26 +39,34 @@ Status note_files(const SampleArgs& args, GenerateReport& report) {
   const auto& files = args.hashes->get();
   VSA_TRY(files.status());
   report.files = *files;
-  report.transformer_sha256.clear();
-  for (const std::filesystem::path& path : args.weights->transformer_file.paths()) {
-    const std::string name = path_in_report(args.model->root, path);
-    const auto file = std::ranges::find(report.files, name, &FileReport::path);
-    if (file == report.files.end()) continue;
-    report.transformer_sha256 += (report.transformer_sha256.empty() ? "" : ",") + file->sha256;
-  }
+  const auto joined = [&](const io::Checkpoint& part) {
+    std::string hashes;
+    for (const std::filesystem::path& path : part.paths()) {
+      const std::string name = path_in_report(args.model->root, path);
+      const auto file = std::ranges::find(report.files, name, &FileReport::path);
+      if (file == report.files.end()) continue;
+      hashes += (hashes.empty() ? "" : ",") + file->sha256;
+    }
+    return hashes;
+  };
+  report.transformer_sha256 = joined(args.weights->transformer_file);
+  report.text_encoder_sha256 = joined(args.weights->text_file);
   return {};
 }
 
 Latents empty_latents(const SampleArgs& args) {
   const RunPlan& plan = *args.plan;
   const GenerateOptions& options = *args.options;
-  const std::string folder = options.model.string();
   // A path may have any bytes, metadata must be UTF-8.
-  const bool is_text = text::clean_prompt(folder).ok();
+  const auto as_text = [](const std::string& path) {
+    return text::clean_prompt(path).ok() ? path : std::string();
+  };
   return {.values = nn::Buffer(latent_size(plan, args.model->transformer)),
           .shape = latent_shape(plan, args.model->transformer),
           .space = args.model->vae ? kWanSpace : kPixelSpace,
-          .model = is_text ? folder : std::string(),
+          .model = as_text(options.model.string()),
+          .vae = as_text(options.choice.parts.vae.string()),
+          .variant = as_text(options.choice.variant),
           .transformer_sha256 = {},
           .prompt = options.prompt,
           .negative_prompt = plan.negative_prompt,

@@ -14,7 +14,7 @@ Result<std::unique_ptr<vae::Model>> load_decoder(const vae::VaeConfig& config,
                                                  const io::Checkpoint& checkpoint) {
   vae::LoadReport loaded;
   auto weights = vae::find_weights(config, vae::Half::kDecoder, checkpoint, loaded);
-  VSA_TRY(weights.status());
+  VSA_TRY(checkpoint.in_file(weights.status()));
   return vae::cpu::make_model(std::move(*weights));
 }
 

@@ -46,6 +46,12 @@ fs::path find_model(const std::string& what, const std::string& name) {
                kRemedy);
   }
   if (is_folder(name)) return name;
+  std::error_code ignored;  // what cannot be looked at is not there
+  if (fs::exists(name, ignored)) {
+    throw Failure(ExitCode::kInputOutput,
+                  fmt::format("{} {}: expected a model's folder, got a file", what, name),
+                  "--transformer, --vae and --text-encoder take parts of a model from files");
+  }
   std::vector<std::string> looked = {name};
   if (fs::path(name).filename() == name) {
     for (const fs::path& folder : model_folders()) {

@@ -190,9 +190,11 @@ std::string summary(const runtime::GenerateReport& report, const OutputPaths& pa
   line("attention",
        fmt::format("{} on {} ({}), {:.1f} % of {} tiles kept", report.attention, report.backend,
                    report.backend_detail, 100.0 * report.kept_share, report.num_tiles));
-  line("time", fmt::format("{:.2f} s: text {:.2f}, load {:.2f}, denoise {:.2f} ({} steps)",
+  const std::string decoding =
+      report.vae.loaded == 0 ? "" : fmt::format(", decode {:.2f}", report.decode_ms / 1e3);
+  line("time", fmt::format("{:.2f} s: text {:.2f}, load {:.2f}, denoise {:.2f} ({} steps){}",
                            report.total_ms / 1e3, report.text_ms / 1e3, report.load_ms / 1e3,
-                           report.denoise_ms / 1e3, report.steps));
+                           report.denoise_ms / 1e3, report.steps, decoding));
   line("peak memory", format_bytes(static_cast<double>(report.peak_memory_bytes)));
   return text;
 }

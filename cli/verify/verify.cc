@@ -44,9 +44,9 @@ struct ModelFiles {
 void check_weights(const runtime::ModelFolder& model, const io::Checkpoint& text,
                    const io::Checkpoint& transformer) {
   nn::LoadSummary summary;
-  take(text::find_umt5_weights(model.text_encoder, text, summary));
+  check(text.in_file(text::find_umt5_weights(model.text_encoder, text, summary).status()));
   dit::LoadReport report;
-  take(dit::find_weights(model.transformer, transformer, report));
+  check(transformer.in_file(dit::find_weights(model.transformer, transformer, report).status()));
 }
 
 /// Opens what is there, which checks configuration, tokenizer, headers and index.
@@ -63,14 +63,17 @@ ModelFiles open_model(const fs::path& path, const runtime::ModelChoice& choice) 
     check_weights(model, text, transformer);
     if (decoder) {
       vae::LoadReport report;
-      take(vae::find_weights(*model.vae, vae::Half::kDecoder, *decoder, report));
+      check(decoder->in_file(
+          vae::find_weights(*model.vae, vae::Half::kDecoder, *decoder, report).status()));
     }
-    for (const io::Checkpoint* part : weights) check(io::check_finite(*part, "weights"));
+    for (const io::Checkpoint* part : weights) {
+      check(part->in_file(io::check_finite(*part, "weights")));
+    }
     for (const std::string& warning : model.warnings) note("warning: " + warning);
     return {.root = path, .paths = runtime::model_files(model, weights)};
   }
   const auto weights = take(io::Checkpoint::open(path, choice.variant));
-  check(io::check_finite(weights, path.filename().string()));
+  check(weights.in_file(io::check_finite(weights, "weights")));
   return {.root = weights.paths().front().parent_path(), .paths = weights.paths()};
 }
 

@@ -71,11 +71,9 @@ Result<WanWeights> find_weights(const WanConfig& config, const io::Checkpoint& c
   nn::WeightFinder finder(checkpoint, "transformer",
                           [&](std::string_view name) { return diffusers_name(name, *naming); });
   // Before anything is sized by num_layers, which a wrong config may put at 2^31.
-  const std::string last = fmt::format("blocks.{}.scale_shift_table", config.num_layers - 1);
-  if (!finder.has(last)) {
-    return io_error(
-        fmt::format("[load] transformer: expected {} layers (num_layers), got none of {}",
-                    config.num_layers, last));
+  if (const int64_t layers = finder.length_of("blocks."); layers != config.num_layers) {
+    return io_error(fmt::format("[load] transformer: expected {} layers (num_layers), got {}",
+                                config.num_layers, layers));
   }
   const Result<bool> gated = find_gates(finder, config.num_layers);
   if (!gated.ok()) return gated.status();

@@ -75,7 +75,15 @@ Result<Checkpoint> Checkpoint::open(const fs::path& given, const std::string& va
 
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : *weight_map) shards.insert(shard);
-  for (const std::string& shard : shards) VSA_TRY(result.add(path.parent_path() / shard));
+  for (const std::string& shard : shards) {
+    const fs::path beside = path.parent_path() / shard;
+    if (!fs::exists(beside, ignored)) {
+      return fail(path, fmt::format("{}: expected beside the index, which names it, got no such "
+                                    "file",
+                                    printable(shard)));
+    }
+    VSA_TRY(result.add(beside));
+  }
 
   for (size_t i = 0; i < result.files_.size(); ++i) {
     for (const auto& [tensor, view] : result.files_[i].tensors()) {
@@ -107,6 +115,14 @@ void Checkpoint::keep_part(std::span<const std::string_view> prefixes) {
 const TensorView* Checkpoint::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;
+}
+
+Status Checkpoint::in_file(const Status& fault) const {
+  constexpr std::string_view kTag = "[load] ";
+  if (fault.ok() || paths_.empty() || !fault.message().starts_with(kTag)) return fault;
+  const fs::path& path = paths_.size() == 1 ? paths_.front() : paths_.front().parent_path();
+  return {fault.code(),
+          fmt::format("{}{}: {}", kTag, path.string(), fault.message().substr(kTag.size()))};
 }
 
 int64_t Checkpoint::num_bytes() const {

@@ -40,6 +40,10 @@ class Checkpoint {
   /// Sum over all tensors.
   int64_t num_bytes() const;
 
+  /// A fault that was found in the tensors, "[load] ...", with the path behind the tag, so that it
+  /// says which file is meant. Any other status comes back as it is.
+  Status in_file(const Status& fault) const;
+
  private:
   Status add(const std::filesystem::path& path);
 

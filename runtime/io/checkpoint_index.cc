@@ -66,9 +66,12 @@ Result<WeightMap> parse_checkpoint_index(std::string_view text, std::string_view
   WeightMap result;
   for (const auto& [tensor, shard] : weight_map->items()) {
     if (!shard.is_string() || !is_plain_shard_name(shard.get_ref<const std::string&>())) {
-      return fail(fmt::format(
-          "{}: expected the name of a .safetensors file beside the index, got {}",
-          printable(tensor), printable(shard.dump(-1, ' ', true, json::error_handler_t::replace))));
+      return fail(
+          fmt::format("{}: expected the name of a .safetensors file beside the index, got {}",
+                      printable(tensor),
+                      printable(shard.is_string()
+                                    ? shard.get<std::string>()
+                                    : shard.dump(-1, ' ', true, json::error_handler_t::replace))));
     }
     result.emplace(tensor, shard.get<std::string>());
   }

@@ -46,9 +46,13 @@ void split_variant(Candidate& candidate) {
   candidate.name.resize(dot);
 }
 
+bool is_shard(const std::string& name) {
+  static const std::regex shard("-[0-9]{5}-of-[0-9]{5}$");
+  return std::regex_search(name, shard);
+}
+
 /// The file, if its name is that of weights.
 bool parse(const fs::path& path, Candidate& candidate) {
-  static const std::regex shard("-[0-9]{5}-of-[0-9]{5}$");
   const std::string file = path.filename().string();
   if (file.starts_with('.')) return false;
   candidate = {.path = path, .name = {}, .variant = {}, .is_index = false};
@@ -68,7 +72,7 @@ bool parse(const fs::path& path, Candidate& candidate) {
   }
   if (!file.ends_with(kFile)) return false;
   candidate.name = file.substr(0, file.size() - kFile.size());
-  if (std::regex_search(candidate.name, shard)) return false;
+  if (is_shard(candidate.name)) return false;
   split_variant(candidate);
   return true;
 }
@@ -86,15 +90,22 @@ Result<std::vector<Candidate>> candidates_in(const fs::path& folder) {
   return found;
 }
 
-/// What to do about a folder whose weights are of another kind; empty if it has none of those.
-std::string foreign_in(const fs::path& folder) {
+/// What a folder without weights has instead: some of another kind, or shards without their index.
+std::string instead_in(const fs::path& folder) {
   std::error_code error;
-  std::set<fs::path> files;
+  std::set<fs::path> foreign, shards;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (!foreign_weights(it->path()).empty()) files.insert(it->path());
+    const fs::path& file = it->path();
+    if (!foreign_weights(file).empty()) foreign.insert(file);
+    if (file.extension() == kFile && is_shard(file.stem().string())) shards.insert(file);
   }
-  if (files.empty()) return {};
-  return fmt::format("{}, {}", files.begin()->filename().string(), foreign_weights(*files.begin()));
+  if (!shards.empty()) {
+    return fmt::format("{}, a shard, without the index of its model",
+                       shards.begin()->filename().string());
+  }
+  if (foreign.empty()) return "none";
+  return fmt::format("{}, {}", foreign.begin()->filename().string(),
+                     foreign_weights(*foreign.begin()));
 }
 
 std::string list(const std::vector<Candidate>& candidates) {
@@ -135,9 +146,8 @@ Result<fs::path> choose_weights(const fs::path& folder, const std::string& varia
   const auto all = candidates_in(folder);
   if (!all.ok()) return all.status();
   if (all->empty()) {
-    const std::string foreign = foreign_in(folder);
     return fail(folder, fmt::format("expected weights (NAME{} or NAME{}json), got {}", kFile,
-                                    kIndex, foreign.empty() ? "none" : foreign));
+                                    kIndex, instead_in(folder)));
   }
   std::vector<Candidate> left;
   const auto is_wanted = [&](const Candidate& c) { return c.variant == variant; };

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
+
 namespace vsa::nn {
 namespace {
 
@@ -27,6 +29,18 @@ WeightFinder::WeightFinder(const io::Checkpoint& checkpoint, std::string model,
                                 at->first, at->second.file_name, file_name)));
     }
   }
+}
+
+int64_t WeightFinder::length_of(std::string_view list) const {
+  int64_t length = 0;
+  for (auto at = by_name_.lower_bound(list); at != by_name_.end() && at->first.starts_with(list);
+       ++at) {
+    const char* const begin = at->first.data() + list.size();
+    int64_t index = 0;
+    const auto [end, fault] = std::from_chars(begin, at->first.data() + at->first.size(), index);
+    if (fault == std::errc() && *end == '.' && index >= 0) length = std::max(length, index + 1);
+  }
+  return length;
 }
 
 std::map<std::string, std::vector<int64_t>, std::less<>> WeightFinder::shapes() const {

@@ -40,6 +40,9 @@ class WeightFinder {
 
   bool has(std::string_view name) const { return by_name_.contains(name); }
 
+  /// One more than the largest N of a name that begins with `list`N, as "blocks.7."; 0 without any.
+  int64_t length_of(std::string_view list) const;
+
   /// The extents of all tensors, by the model's names.
   std::map<std::string, std::vector<int64_t>, std::less<>> shapes() const;
 

@@ -49,12 +49,9 @@ Result<Umt5Weights> find_umt5_weights(const Umt5Config& config, const io::Checkp
   if (has_alias) weights.embedding = finder.find(kAlias, table);
   if (!has_alias || finder.has(kTable)) weights.embedding = finder.find(kTable, table);
   // Before anything is sized by num_layers, which a wrong config may put at 2^31.
-  const std::string last =
-      fmt::format("encoder.block.{}.layer.0.layer_norm.weight", config.num_layers - 1);
-  if (!finder.has(last)) {
-    return io_error(
-        fmt::format("[load] text encoder: expected {} layers (num_layers), got none of {}",
-                    config.num_layers, last));
+  if (const int64_t layers = finder.length_of("encoder.block."); layers != config.num_layers) {
+    return io_error(fmt::format("[load] text encoder: expected {} layers (num_layers), got {}",
+                                config.num_layers, layers));
   }
   for (int64_t n = 0; n < config.num_layers; ++n) {
     weights.layers.push_back(find_layer(finder, config, n));

@@ -46,7 +46,7 @@ TEST_F(CliGenerateError, Options) {
   fails(2, "--frames: expected a multiple of 2", {"--frames", "7"});
   fails(2, "--size: expected WIDTHxHEIGHT in pixels, as 832x480, got 32", {"--size", "32"});
   fails(2, "--size: expected WIDTHxHEIGHT in pixels, as 832x480, got 0x32", {"--size", "0x32"});
-  fails(2, "--size: height: expected a multiple of 4", {"--size", "32x33"});
+  fails(2, "--size: expected a width that is a multiple of 4", {"--size", "32x33"});
   fails(2, "seed", {"--seed", "-2"});
   fails(2, "guidance", {"--guidance", "nan"});
   fails(2, "guidance", {"--guidance", "inf"});

@@ -343,8 +343,8 @@ TEST_F(WanPipelineGolden, R02_R03_SizesThatDoNotFitNameTheNearest) {
        {std::pair<int64_t, const char*>{15, "17"}, {16, "17"}, {24, "25"}, {35, "37"}, {0, "1"}}) {
     EXPECT_EQ(nearest(frames, {32, 48}), want) << frames;
   }
-  EXPECT_EQ(nearest(9, {481, 48}), "480");
-  EXPECT_EQ(nearest(9, {32, 833}), "512");  // RoPE's tables of this model end there
+  EXPECT_EQ(nearest(9, {481, 49}), "48x480");
+  EXPECT_EQ(nearest(9, {32, 833}), "512x32");  // RoPE's tables of this model end there
 }
 
 TEST_F(WanPipelineGolden, MissingPartsAreNamedBeforeAnythingRuns) {

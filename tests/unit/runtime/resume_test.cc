@@ -82,7 +82,8 @@ TEST_F(Resume, OnlyARunWithoutAStepMayHaveNoHashOfItsWeights) {
     if (steps == 0) {
       EXPECT_EQ(run(resumed).rgb, want);
     } else {
-      EXPECT_THAT(fail(resumed).message(), HasSubstr("[resume] transformer_sha256: expected"));
+      EXPECT_THAT(fail(resumed).message(),
+                  HasSubstr("[resume] transformer: expected the weights of"));
     }
   }
 }
@@ -147,7 +148,13 @@ TEST_F(Resume, OtherWeightsAreRefused) {
   resumed.resume = folder_ / "begun.safetensors";
   std::filesystem::rename(resumed.latents, resumed.resume);
   write(test::TinyModel(2));
-  expect_refused(resumed, StatusCode::kInvalidArgument, "[resume] transformer_sha256: expected");
+  expect_refused(resumed, StatusCode::kInvalidArgument,
+                 "[resume] transformer: expected the weights of");
+  test::TinyModel other_text;
+  other_text.text_encoder.at("encoder.final_layer_norm.weight").values[0] += 0.5F;
+  write(other_text);
+  expect_refused(resumed, StatusCode::kInvalidArgument,
+                 "[resume] text-encoder: expected the weights of");
 }
 
 }  // namespace

@@ -31,9 +31,11 @@ TEST_F(Pipeline, R02_R03_ExtentsThatDoNotSuitThePatch) {
   }
   bad = options();
   bad.size = {{33, 32}};
-  expect_refused(bad, StatusCode::kInvalidArgument, "height: expected a multiple of 4");
-  bad.size = {{32, kMost}};
-  expect_refused(bad, StatusCode::kInvalidArgument, "the nearest is 256");
+  expect_refused(bad, StatusCode::kInvalidArgument,
+                 "[generate] size: expected a width that is a multiple of 4 from 4 to 256 and a "
+                 "height that is one, too, got 32x33: the nearest is 32x32");
+  bad.size = {{34, kMost}};
+  expect_refused(bad, StatusCode::kInvalidArgument, "the nearest is 256x36");
 }
 
 TEST_F(Pipeline, BadOptionsAreNamed) {
