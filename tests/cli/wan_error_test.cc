@@ -1,5 +1,4 @@
-// What can be wrong with a model that has a VAE, its files and its settings: one line that names
-// it.
+// What can be wrong with Wan's models, their files and settings: one line that names it.
 #include <algorithm>
 #include <filesystem>
 #include <limits>
