@@ -55,7 +55,7 @@ def _attention(args: argparse.Namespace):
 
 
 def run(args: argparse.Namespace) -> Trainer:
-    workers = Workers(args.device)
+    begun, workers = time.monotonic(), Workers(args.device)
     torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
     tokenizer = Tokenizer.from_file(args.tokenizer)
     trainer = Trainer(_settings(args), tokenizer, workers, compiled=not args.no_compile, attention=_attention(args))
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> Trainer:
             if workers.is_first and trainer.step % args.checkpoint_interval == 0:
                 trainer.save(checkpoint)
                 _export(trainer, args)
-            if workers.any(bool(args.minutes) and now - start > 60 * args.minutes):
+            if workers.any(bool(args.minutes) and now - begun > 60 * args.minutes):
                 break
     if workers.is_first:
         trainer.save(checkpoint)
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--stage", choices=STAGES, required=True)
     parser.add_argument("--weights", type=Path, help="model folder whose weights are the first")
     parser.add_argument("--steps", type=int, help="of the whole stage; default: the stage's")
-    parser.add_argument("--minutes", type=float, help="stop after these, resumable")
+    parser.add_argument("--minutes", type=float, help="stop after these, tries included; resumable")
     parser.add_argument("--batch", type=int, help="clips of the smallest format a step; default: the stage's")
     parser.add_argument("--optimizer", choices=("adamw", "muon"), help="default: the stage's")
     parser.add_argument("--learning-rate", type=float, help="the highest; default: the stage's")
