@@ -97,9 +97,9 @@ _ONE_OBJECT = (
 # Against the mean of what the noisy clips may come from the loss is error of the model alone, which is largest where
 # places are decided: at levels that rise with the number of pixels, since objects do not grow with the frame.
 _BY_MEANS = (
-    Part(SMALL, 0.27, ((0.0, 0.08), (0.75, 0.37), (0.875, 0.55)), pair_share=0.3),
-    Part(WIDE, 0.37, ((0.0, 0.05), (0.75, 0.1), (0.875, 0.6), (0.9, 0.25)), pair_share=0.25, weight=3.0, noise_shift=14.0),
-    Part(LONG, 0.36, ((0.0, 0.02), (0.75, 0.06), (0.875, 0.47), (0.9, 0.45)), pair_share=0.15, weight=3.0, noise_shift=18.0),
+    Part(SMALL, 0.24, ((0.0, 0.08), (0.75, 0.37), (0.875, 0.55))),
+    Part(WIDE, 0.36, ((0.0, 0.05), (0.75, 0.1), (0.875, 0.6), (0.9, 0.25)), weight=3.0, noise_shift=14.0),
+    Part(LONG, 0.40, ((0.0, 0.02), (0.75, 0.06), (0.875, 0.5), (0.9, 0.42)), weight=3.0, noise_shift=18.0),
 )
 
 STAGES = {
@@ -134,15 +134,9 @@ STAGES = {
     "sixth": Schedule(
         steps=4700, learning_rate=6e-4, warmup=60, ema_decay=0.998, noise_shift=8.0, parts=_ONE_OBJECT
     ),
-    # Fewer tokens a step: of a gradient with less noise, more steps are worth more than larger ones. The learning
-    # rate stays high, so that another stage can go on.
+    # Fewer tokens a step: of a gradient with less noise, more steps are worth more than larger ones.
     "seventh": Schedule(
-        steps=20000, learning_rate=1e-3, final_learning_rate=1e-3, warmup=60, ema_decay=0.998, noise_shift=8.0,
-        parts=_BY_MEANS, batch=96, target="mean", optimizer="muon",
-    ),
-    # And comes down.
-    "eighth": Schedule(
-        steps=3600, learning_rate=1e-3, final_learning_rate=5e-6, warmup=40, ema_decay=0.995, noise_shift=8.0,
+        steps=5600, learning_rate=1e-3, final_learning_rate=5e-6, warmup=60, ema_decay=0.998, noise_shift=8.0,
         parts=_BY_MEANS, batch=96, target="mean", optimizer="muon",
     ),
 }

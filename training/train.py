@@ -103,6 +103,9 @@ def run(args: argparse.Namespace) -> Trainer:
             if workers.is_first and trainer.step % args.checkpoint_interval == 0:
                 trainer.save(checkpoint)
                 _export(trainer, args)
+            if args.fill:
+                total = trainer.step + int((60 * args.minutes - (now - begun)) / ((now - start) / (trainer.step - first_step)))
+                trainer.change(steps=max(total, trainer.step))
             if workers.any(bool(args.minutes) and now - begun > 60 * args.minutes):
                 break
     if workers.is_first:
@@ -131,6 +134,8 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="model folder whose weights are the first")
     parser.add_argument("--steps", type=int, help="of the whole stage; default: the stage's")
     parser.add_argument("--minutes", type=float, help="stop after these, tries included; resumable")
+    parser.add_argument("--fill", action="store_true", help="as many steps as the minutes have room for, by the time of those "
+                        "before; such a run cannot be resumed")
     parser.add_argument("--batch", type=int, help="clips of the smallest format a step; default: the stage's")
     parser.add_argument("--optimizer", choices=("adamw", "muon"), help="default: the stage's")
     parser.add_argument("--learning-rate", type=float, help="the highest; default: the stage's")
@@ -145,6 +150,8 @@ def main() -> None:
     parser.add_argument("--checkpoint-interval", type=int, default=CHECKPOINT_INTERVAL, help=f"a multiple of {LOG_INTERVAL}")
     parser.add_argument("--progress", type=int, default=200, help="steps between lines on stderr")
     args = parser.parse_args()
+    if args.fill and not args.minutes:
+        parser.error("--fill: expected --minutes, got none")
     trainer = run(args)
     if trainer.workers.is_first:
         _export(trainer, args)

@@ -157,9 +157,13 @@ class Trainer:
         self.step += 1
         return Step(loss.clone(), learning_rate, sparsity, Format(*inputs[1].shape[2:]))
 
-    def restart(self, schedule: Schedule) -> None:
-        """Another schedule, from its first step, with optimizers that have seen nothing; the weights stay."""
-        self.settings = dataclasses.replace(self.settings, schedule=schedule)
+    def change(self, **schedule) -> None:
+        """Other values of the schedule."""
+        self.settings = dataclasses.replace(self.settings, schedule=dataclasses.replace(self.settings.schedule, **schedule))
+
+    def restart(self, **schedule) -> None:
+        """From the first step, with other values of the schedule and new optimizers; the weights stay."""
+        self.change(**schedule)
         self.optimizers, self.step = self._optimizers(), 0
 
     def start_from(self, transformer: WanTransformer, umt5: UMT5Encoder) -> None:

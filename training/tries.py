@@ -3,12 +3,11 @@ from __future__ import annotations
 
 import argparse
 import copy
-import dataclasses
 
 from training.trainer import Trainer
 
-STEPS = 150  # of a try: up, and down to almost nothing, as in a whole stage
-LAST = 50  # of which the losses count
+STEPS = 80  # of a try: up, and down to almost nothing, as in a whole stage
+LAST = 30  # of which the losses count
 
 
 def parse(text: str) -> list[tuple[str, float]]:
@@ -26,15 +25,15 @@ def run(trainer: Trainer, tries: list[tuple[str, float]], steps: int = STEPS, la
     found = []
     for optimizer, rate in tries:
         changes = {"steps": steps, "learning_rate": rate, "final_learning_rate": rate / 50, "warmup": steps // 5}
-        trainer.restart(dataclasses.replace(schedule, optimizer=optimizer, **changes))
+        trainer.restart(optimizer=optimizer, **changes)
         trainer.networks.load_state_dict(weights)
         losses = [trainer.train_step().loss * trainer.shown_at(step).weight for step in range(steps)]
         found.append({"optimizer": optimizer, "learning_rate": rate, "loss": sum(losses[-last:]).item() / last})
     found.sort(key=lambda one: one["loss"] if one["loss"] < float("inf") else float("inf"))
     best, ratio = found[0], found[0]["learning_rate"] / schedule.learning_rate
     final = schedule.final_learning_rate * ratio
-    changes = {"learning_rate": best["learning_rate"], "final_learning_rate": final}
-    trainer.restart(dataclasses.replace(schedule, optimizer=best["optimizer"], **changes))
+    trainer.restart(**vars(schedule) | {"optimizer": best["optimizer"], "learning_rate": best["learning_rate"],
+                                        "final_learning_rate": final})
     for networks in (trainer.networks, trainer.averaged):
         networks.load_state_dict(weights)
     return found
