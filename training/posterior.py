@@ -6,7 +6,8 @@ this clip's object happened to be. Here the place is summed over. A clip's objec
 that the data know, which are equally likely, with a few other radii and speeds drawn like its own; each candidate
 counts by how well it explains the noisy pixels. The true clip is one of the candidates, and any of them could have
 been drawn in its place, so the mean over many draws is the same as that of the clips (Rao and Blackwell; "stable
-target field" is the same idea with candidates from the batch). Of two objects each is moved while the other stays.
+target field" is the same idea with candidates from the batch). Of two objects each is moved while the other stays, and
+a background that the caption does not name is exchanged while the objects stay.
 """
 from __future__ import annotations
 
@@ -100,6 +101,19 @@ def _allowed(clips: Clips, found: Candidates, device: torch.device | str) -> Ten
     return allowed
 
 
+def _background_change(clips: Clips, noise: Tensor, sigma: Tensor, outside: Tensor) -> Tensor:
+    """The mean background less the true one, [B, 3]; noise = noisy - (1 - sigma) * pixels, and outside [B, F, H, W] is
+    how much of the background each pixel shows."""
+    known = np.array([all("background" in names for names in of_clip) for of_clip in clips.stated])
+    others = np.array(list(grammar.BACKGROUNDS.values()), np.float32) - clips.background[:, None]  # [B, G, 3]
+    others = torch.from_numpy(others / 127.5 * ~known[:, None, None]).to(noise.device, non_blocking=True)
+    seen = (noise * outside[:, None]).sum((2, 3, 4))
+    keep = (1 - sigma)[:, None]
+    energy = others.square().sum(-1) * outside.square().sum((1, 2, 3))[:, None]
+    logits = ((others * seen[:, None]).sum(-1) - keep * energy / 2) * keep / sigma.square()[:, None]
+    return (logits.softmax(1)[..., None] * others).sum(1)
+
+
 def expected(clips: Clips, pixels: Tensor, noisy: Tensor, sigma: Tensor, u: np.ndarray) -> Tensor:
     """The mean clip [B, 3, F, H, W] given noisy = (1 - sigma) * pixels + sigma * noise; pixels = render(clips).
     u [B, 2, K, 5] in [0, 1) draws K - 1 candidates beside the true one."""
@@ -116,9 +130,9 @@ def expected(clips: Clips, pixels: Tensor, noisy: Tensor, sigma: Tensor, u: np.n
     keep = (1 - level).view(-1, 1, 1, 1)
 
     # How well each candidate explains what the noisy clip has beside the background and the other object.
-    rest = noisy - (1 - sigma.float()).view(-1, 1, 1, 1, 1) * pixels
+    noise = noisy - (1 - sigma.float()).view(-1, 1, 1, 1, 1) * pixels
     # Not as a matrix product, which on a GPU would round its inputs.
-    rest = sum(rest[clip, c] * contrast[:, c, None, None, None] for c in range(3))
+    rest = sum(noise[clip, c] * contrast[:, c, None, None, None] for c in range(3))
     strength = contrast.square().sum(1)
     signal = rest + keep * strength.view(-1, 1, 1, 1) * opacity[:, 0]
     waves = torch.fft.rfft2(opacity)  # [N, K, F, H, W / 2 + 1]
@@ -134,4 +148,6 @@ def expected(clips: Clips, pixels: Tensor, noisy: Tensor, sigma: Tensor, u: np.n
     chance = logits.flatten(1).softmax(1).view_as(logits)
     mean = torch.fft.irfft2((torch.fft.rfft2(chance)[:, :, None] * waves).sum(1), s=size)  # [N, F, H, W]
     change = (mean - opacity[:, 0])[:, None] * contrast[..., None, None, None]
-    return pixels.index_add(0, clip, change)
+    outside = 1 - torch.zeros_like(pixels[:, 0]).index_add(0, clip, opacity[:, 0])
+    background = _background_change(clips, noise, sigma.float(), outside)
+    return pixels.index_add(0, clip, change) + outside[:, None] * background[..., None, None, None]

@@ -86,6 +86,8 @@ def test_without_noise_it_is_the_clip(pairs):
 def test_the_clip_differs_from_it_by_nothing_that_the_noise_tells(pairs, level):
     """The error of a mean is orthogonal to it: sum (clip - mean) * (mean - a prior one) is 0 but for chance."""
     found, pixels = drawn(96, seed=9, pairs=pairs, video=Format(3, 56, 100))
+    # An object's mean is one given the background, so it can only be told apart with the background known.
+    found = clips.dataclasses.replace(found, stated=[tuple([*names, "background"] for names in one) for one in found.stated])
     sigma = torch.full((96,), level)
     mean = posterior.expected(found, pixels, noisy_of(pixels, sigma), sigma, uniform(96))
     blind = posterior.expected(found, pixels, noisy_of(pixels, torch.ones(96)), torch.ones(96), uniform(96))
@@ -94,6 +96,26 @@ def test_the_clip_differs_from_it_by_nothing_that_the_noise_tells(pairs, level):
     assert abs(product.mean().item()) < 3.5 * spread
     known = (mean - blind).square().flatten(1).sum(1).mean().item()
     assert known > 4 * spread  # else the test would see nothing
+
+
+def test_a_background_that_is_not_named_is_the_mean_of_all_that_explain_the_noise():
+    found, pixels = drawn(24, seed=2)
+    named = torch.tensor(["background" in names[0] for names in found.stated])
+    assert named.any() and not named.all()
+    noise = torch.randn(pixels.shape, generator=torch.Generator().manual_seed(0))
+    corner = lambda x: x[:, :, :, 0, 0].mean(2)  # no object reaches it
+    palette = torch.tensor(list(clips.grammar.BACKGROUNDS.values()), dtype=torch.float32) / 127.5 - 1
+    backgrounds = (np.array(colour, np.float32) for colour in clips.grammar.BACKGROUNDS.values())
+    scenes = [drawing.render(clips.dataclasses.replace(found, background=colour[None].repeat(24, 0))) for colour in backgrounds]
+    for level in (1.0, 0.997):
+        sigma = torch.full((24,), level)
+        noisy = flow.noised(pixels, noise, sigma)
+        got = corner(posterior.expected(found, pixels, noisy, sigma, uniform(24)))
+        for n in range(24):
+            others = torch.stack([scene[n] for scene in scenes])
+            apart = (noisy[n] - (1 - level) * others).double().square().sum((1, 2, 3, 4)) / (2 * level**2)
+            mean = (-apart).softmax(0).float() @ palette
+            torch.testing.assert_close(got[n], corner(pixels)[n] if named[n] else mean, rtol=0, atol=1e-3)
 
 
 def test_candidates_are_drawn_like_the_objects():
