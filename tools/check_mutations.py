@@ -6,11 +6,12 @@ from pathlib import Path
 
 from mutations import MUTATIONS
 from mutations_gpu import GPU_MUTATIONS
+from mutations_norm import NORM_MUTATIONS
 
 
 def main():
     wrong = 0
-    for m in MUTATIONS + GPU_MUTATIONS:
+    for m in MUTATIONS + NORM_MUTATIONS + GPU_MUTATIONS:
         count = Path(m.file).read_text().count(m.old) if Path(m.file).is_file() else 0
         if count != 1:
             print(f"tools/mutations*.py: {m.name}: expected its text once in {m.file}, got it {count} "

@@ -119,6 +119,7 @@ while [ $# -gt 0 ]; do
       # Every kernel on a small case: all stages and ways through the operator, both head_dims, tiles of
       # 64 and 128 tokens, a plan that travels as tables, pairs taken whole and from the queue.
       cases='*GpuStages.*/D64_edges:*GpuAttention.*/D64_edges:*GpuNormRopePool.*/D64_edges'
+      cases=$cases:'*GpuResidualNorm.Every*/W72_D24:*GpuResidualNorm.Every*/W1536_D128'
       cases=$cases:'*GpuBackward*/D64_edges:*GpuBackward*/D128_packed:GpuLutT.*'
       cases=$cases:'*GpuStages.Fine/D128_edges:*GpuStages.Fine/D128_T2x8x8:*GpuStages.*/D128_packed'
       cases=$cases:'*GpuDistribution*/D64_edges:*GpuDistribution*/D128_edges:*GpuDistribution*/D128_T2x8x8:*GpuDistribution*/D128_packed'

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from mutations import MUTATIONS
 from mutations_gpu import GPU_MUTATIONS
+from mutations_norm import NORM_MUTATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPY = ROOT / "build-mutation" / "tree"
@@ -145,7 +146,7 @@ def main():
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("word", nargs="?", default="")
     args = parser.parse_args()
-    chosen = [m for m in (GPU_MUTATIONS if args.gpu else MUTATIONS) if args.word in m.name or args.word in m.file]
+    chosen = [m for m in (GPU_MUTATIONS if args.gpu else MUTATIONS + NORM_MUTATIONS) if args.word in m.name or args.word in m.file]
     if not chosen:
         raise Failure(f"no mutation has {args.word!r} in its name or file")
 

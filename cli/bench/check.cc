@@ -95,6 +95,19 @@ CheckResult check_norm_rope_pool(const BenchProblem& p) {
           .tiles_checked = p.plan.num_tiles()};
 }
 
+CheckResult check_residual_norm(const BenchProblem& p) {
+  ResidualNormArgs args = p.residual_norm();
+  const OwnedTensor residual = drawn_residual(p.c);
+  args.x = residual.view();
+  Replacements made;
+  made.renew({&args.out});
+  check(vsa::residual_norm(kReference, args));
+  return {.error = worst({relative_l2(p.residual.view(), args.x),
+                          relative_l2(p.residual_normed.view(), args.out)}),
+          .tolerance = bench_tolerance(p.c.dtype),
+          .tiles_checked = p.plan.num_tiles()};
+}
+
 CheckResult check_pool(const BenchProblem& p) {
   const auto error = [&](const OwnedTensor& x, const OwnedTensor& pooled) {
     const OwnedTensor want = like(p.at(pooled));

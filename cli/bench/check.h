@@ -24,6 +24,7 @@ CheckResult check_tile(const BenchProblem& problem);
 CheckResult check_untile(const BenchProblem& problem);
 /// After the first run, because it changes its input; of all heads.
 CheckResult check_norm_rope_pool(const BenchProblem& problem);
+CheckResult check_residual_norm(const BenchProblem& problem);
 CheckResult check_pool(const BenchProblem& problem);
 CheckResult check_coarse(const BenchProblem& problem);
 CheckResult check_select(BenchProblem& problem);

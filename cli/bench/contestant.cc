@@ -87,6 +87,11 @@ void add_forward(Stages& to, BenchProblem& p) {
           .bytes = 2.0 * bytes_of({&p.normed}) + bytes_of({&p.normed_pooled, &p.cos, &p.sin})},
          vsa::norm_rope_pool, {p.norm_rope_pool()},
          [](BenchProblem& x) { return check_norm_rope_pool(x); });
+  to.add({.stage = "residual_norm",
+          .bytes = 2.0 * bytes_of({&p.residual}) +
+                   bytes_of({&p.gate, &p.residual_normed, &p.modulation})},
+         vsa::residual_norm, {p.residual_norm()},
+         [](BenchProblem& x) { return check_residual_norm(x); });
   to.add({.stage = "pool", .bytes = qkv + qkv_pooled}, vsa::pool,
          {p.pool(p.at(p.q), p.at(p.q_pooled)), p.pool(p.at(p.k), p.at(p.k_pooled)),
           p.pool(p.at(p.v), p.at(p.v_pooled))},
@@ -170,6 +175,7 @@ std::vector<std::string> bench_stages() {
           "tile",
           "untile",
           "norm_rope_pool",
+          "residual_norm",
           "pool",
           "coarse",
           "select",

@@ -69,6 +69,12 @@ OwnedTensor drawn(const BenchCase& c, int64_t heads, uint64_t seed) {
   return x;
 }
 
+OwnedTensor drawn_residual(const BenchCase& c) {
+  BenchCase in_f32 = c;
+  in_f32.dtype = tile_dtype(c);
+  return drawn(in_f32, c.num_heads, 6);
+}
+
 BenchProblem::BenchProblem(const BenchCase& bench_case)
     : c(bench_case), plan(take(TilePlan::grid(c.grid, c.tile))), num_heads_(c.num_kv_heads) {
   const int64_t n = plan.num_tiles();
@@ -79,6 +85,9 @@ BenchProblem::BenchProblem(const BenchCase& bench_case)
   gate = drawn(c, c.num_heads, 4);
   dout = drawn(c, c.num_heads, 5);
   normed = drawn(c, c.num_heads, kSeedOfQ);
+  residual = drawn_residual(c);
+  modulation = rows(c, c.num_heads, 1, c.head_dim);
+  fill_normal(modulation, 7);
   if (c.head_dim % 2 == 0) {
     cos = angles(c, std::cos);
     sin = angles(c, std::sin);
@@ -97,8 +106,8 @@ BenchProblem::BenchProblem(const BenchCase& bench_case)
   lut = attention_lut = LutBuffer(table(c, n, c.topk));
   full_lut = LutBuffer::dense(table(c, n, n));
   for (OwnedTensor* x : {&lse, &full_lse, &attention_lse}) *x = rows(c, c.num_heads, s, 1);
-  for (OwnedTensor* x : {&untiled, &fine_out, &full_out, &combined, &out, &attention_fine_out,
-                         &dfine_out, &pool_dq, &dq, &dgate}) {
+  for (OwnedTensor* x : {&untiled, &residual_normed, &fine_out, &full_out, &combined, &out,
+                         &attention_fine_out, &dfine_out, &pool_dq, &dq, &dgate}) {
     *x = tokens(c, c.num_heads);
   }
   for (OwnedTensor* x : {&dk, &dv}) *x = tokens(c, c.num_kv_heads);
@@ -177,6 +186,15 @@ NormRopePoolArgs BenchProblem::norm_rope_pool() const {
   args.sin = sin.view();
   args.pooled = normed_pooled.view();
   return args;
+}
+
+ResidualNormArgs BenchProblem::residual_norm() const {
+  return {.x = residual.view(),
+          .y = gate.view(),
+          .gate = modulation.view(),
+          .scale = modulation.view(),
+          .shift = modulation.view(),
+          .out = residual_normed.view()};
 }
 
 PoolArgs BenchProblem::pool(const ConstTensor& x, const Tensor& pooled) const {

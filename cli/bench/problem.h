@@ -11,12 +11,15 @@
 #include "cli/common/owned_tensor.h"
 #include "vsa/attention.h"
 #include "vsa/norm_rope_pool.h"
+#include "vsa/residual_norm.h"
 
 namespace vsa::cli {
 
 /// [B, S, heads, D] from N(0, 1); the same for the same seed.
 OwnedTensor drawn(const BenchCase& c, int64_t heads, uint64_t seed);
 inline constexpr uint64_t kSeedOfQ = 1;
+/// The residual that residual_norm adds to, in f32 (f64 in a case of f64), from N(0, 1).
+OwnedTensor drawn_residual(const BenchCase& c);
 
 /// Inputs drawn from N(0, 1) and room for everything that forward and backward write, all tensors
 /// in the order [B, S, H, D]. "full" names the dense case: every query tile keeps every kv tile.
@@ -43,6 +46,7 @@ struct BenchProblem {
   TileArgs tile() const;
   UntileArgs untile() const;
   NormRopePoolArgs norm_rope_pool() const;  ///< of all heads, which it norms together
+  ResidualNormArgs residual_norm() const;   ///< likewise; y is the tensor `gate`
   PoolArgs pool(const ConstTensor& x, const Tensor& pooled) const;
   CoarseArgs coarse() const;
   SelectArgs select();
@@ -59,7 +63,8 @@ struct BenchProblem {
   TilePlan plan;
   OwnedTensor q, k, v, gate, dout;
   OwnedTensor tiled, untiled;
-  OwnedTensor normed, normed_pooled, cos, sin;  // normed: q until norm_rope_pool has run
+  OwnedTensor normed, normed_pooled, cos, sin;        // normed: q until norm_rope_pool has run
+  OwnedTensor residual, modulation, residual_normed;  // modulation: gate, scale and shift
   OwnedTensor q_pooled, k_pooled, v_pooled, scores, coarse_out;  // f32
   LutBuffer lut, full_lut, attention_lut;
   OwnedTensor fine_out, lse, full_out, full_lse, combined;

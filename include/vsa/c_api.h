@@ -1,8 +1,9 @@
 /* The C ABI of vsa: plans, the seven stages and the whole operator, for C11 and for other
  * languages.
  *
- * Semantics, shapes, dtypes and units are those of vsa/stages.h, vsa/norm_rope_pool.h, vsa/linear.h
- * and vsa/attention.h; the names are the same with the prefix vsa_. Host-only.
+ * Semantics, shapes, dtypes and units are those of vsa/stages.h, vsa/norm_rope_pool.h,
+ * vsa/linear.h, vsa/residual_norm.h and vsa/attention.h; the names are the same with the prefix
+ * vsa_. Host-only.
  *
  * - Every function that can fail returns a vsa_status; out-parameters are set only on VSA_OK.
  *   vsa_last_error() then says what was wrong: `[operation] argument: expected X, got Y`.
@@ -235,6 +236,17 @@ typedef struct vsa_linear_args {
   vsa_tensor out;
 } vsa_linear_args;
 VSA_API vsa_status vsa_linear(const vsa_context* context, const vsa_linear_args* args) VSA_NOEXCEPT;
+
+typedef struct vsa_residual_norm_args {
+  size_t struct_size;
+  vsa_tensor x;                  /* read, and written if y is given */
+  vsa_const_tensor y, gate;      /* may be left out; no gate without y */
+  vsa_const_tensor scale, shift; /* each may be left out; none without out */
+  float eps;                     /* 0 is 0: set it, to 1e-6 say */
+  vsa_tensor out;                /* may be left out if y is given */
+} vsa_residual_norm_args;
+VSA_API vsa_status vsa_residual_norm(const vsa_context* context,
+                                     const vsa_residual_norm_args* args) VSA_NOEXCEPT;
 
 typedef struct vsa_pool_backward_args {
   size_t struct_size;

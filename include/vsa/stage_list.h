@@ -6,6 +6,7 @@
 #include "vsa/attention.h"
 #include "vsa/linear.h"
 #include "vsa/norm_rope_pool.h"
+#include "vsa/residual_norm.h"
 
 /// Calls X(name, type of the arguments, fields) for each; `fields` is F(field) for each of them, in
 /// the order in which they are looked at. Who uses them defines F.
@@ -18,6 +19,7 @@
   X(norm_rope_pool, NormRopePoolArgs,                                                            \
     F(x) F(plan) F(norm) F(eps) F(weight) F(rstd) F(cos) F(sin) F(pooled))                       \
   X(linear, LinearArgs, F(x) F(weight) F(bias) F(activation) F(out))                             \
+  X(residual_norm, ResidualNormArgs, F(x) F(y) F(gate) F(scale) F(shift) F(eps) F(out))          \
   X(coarse, CoarseArgs,                                                                          \
     F(q_pooled) F(k_pooled) F(v_pooled) F(kv_plan) F(scale) F(rounding) F(coarse_scores)         \
     F(coarse_out))                                                                               \

@@ -21,6 +21,7 @@
 #include "vsa/linear.h"
 #include "vsa/lut.h"
 #include "vsa/norm_rope_pool.h"
+#include "vsa/residual_norm.h"
 #include "vsa/stages.h"
 #include "vsa/status.h"
 #include "vsa/tensor.h"

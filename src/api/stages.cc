@@ -14,7 +14,7 @@ namespace {
 template <class Args>
 Args resolved(const Args& args) {
   Args copy = args;
-  if constexpr (requires { copy.scale; }) {
+  if constexpr (requires { copy.scale.value_or(0.0F); }) {
     if constexpr (requires { copy.q; }) {
       copy.scale = args.scale.value_or(default_scale(args.q.shape[3]));
     } else {

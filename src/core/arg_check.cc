@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace vsa {
@@ -107,10 +108,21 @@ Status ArgCheck::scale(const std::optional<float>& scale) const {
 }
 
 Status ArgCheck::head_dim(std::string_view argument, int64_t head_dim) const {
-  if (traits_.takes_head_dim(head_dim)) return {};
+  return head_dim_of(traits_, argument, head_dim);
+}
+
+Status ArgCheck::row_head_dim(std::string_view argument, int64_t head_dim) const {
+  BackendTraits traits = traits_;
+  traits.head_dim_step = std::min(traits.head_dim_step, kRowStep);
+  return head_dim_of(traits, argument, head_dim);
+}
+
+Status ArgCheck::head_dim_of(const BackendTraits& traits, std::string_view argument,
+                             int64_t head_dim) const {
+  if (traits.takes_head_dim(head_dim)) return {};
   return unsupported(fmt::format("[{}] {}: expected a head_dim {} on the {} backend, got {}; {}",
-                                 operation_, argument, head_dims(traits_), name(context_.backend),
-                                 head_dim, traits_.head_dim_remedy));
+                                 operation_, argument, head_dims(traits), name(context_.backend),
+                                 head_dim, traits.head_dim_remedy));
 }
 
 Status ArgCheck::head_groups(std::string_view argument, int64_t num_heads,
@@ -132,9 +144,10 @@ Status ArgCheck::tensor(std::string_view argument, const ConstTensor& t, DTypes 
   // An argument that may be 16-bit has a row for each token. Any other one has a row for each tile,
   // or may be of either kind.
   const bool takes_dtype =
-      dtypes.contains(DType::kBF16) || dtypes.contains(DType::kF16)
-          ? traits_.token_dtypes.contains(t.dtype)
-          : traits_.token_dtypes.contains(t.dtype) || traits_.tile_dtypes.contains(t.dtype);
+      dtypes.contains(t.dtype) ||
+      (dtypes.contains(DType::kBF16) || dtypes.contains(DType::kF16)
+           ? traits_.token_dtypes.contains(t.dtype)
+           : traits_.token_dtypes.contains(t.dtype) || traits_.tile_dtypes.contains(t.dtype));
   if (!takes_dtype) {
     return unsupported(fmt::format(
         "[{}] {}: expected {} on the {} backend, got {}; {}", operation_, argument, expected(),

@@ -21,6 +21,8 @@ namespace vsa {
 /// An extent that the argument itself decides.
 inline constexpr int64_t kAnyExtent = -1;
 using Shape = std::array<int64_t, 4>;
+/// Elements that a vector of the backends holds, so that rows of a multiple of them need no rest.
+inline constexpr int64_t kRowStep = 8;
 
 class ArgCheck {
  public:
@@ -56,6 +58,12 @@ class ArgCheck {
 
   /// head_dim is one that the backend takes.
   Status head_dim(std::string_view argument, int64_t head_dim) const;
+  /// The same for a stage without attention, which takes multiples of kRowStep where attention
+  /// takes fewer head_dims.
+  Status row_head_dim(std::string_view argument, int64_t head_dim) const;
+  /// Each row begins at a multiple of the bytes that the backend asks of token rows. All tensors of
+  /// a token dtype are checked for this; others only where a kernel reads them as vectors.
+  Status aligned_rows(std::string_view argument, const ConstTensor& t) const;
   /// num_heads % num_kv_heads == 0
   Status head_groups(std::string_view argument, int64_t num_heads, int64_t num_kv_heads) const;
 
@@ -80,7 +88,8 @@ class ArgCheck {
   Status tensor(std::string_view argument, const ConstTensor& t, DTypes dtypes, const Shape& shape,
                 std::string_view hint) const;
   Status memory(std::string_view argument, const ConstTensor& t) const;
-  Status aligned_rows(std::string_view argument, const ConstTensor& t) const;
+  Status head_dim_of(const BackendTraits& traits, std::string_view argument,
+                     int64_t head_dim) const;
   Status lut_extents(std::string_view argument, const ConstLut& lut, const LutDims& dims,
                      std::string_view hint) const;
   void remember_lut(std::string_view argument, const ConstLut& lut, std::vector<Region>& where);

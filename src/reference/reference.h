@@ -3,7 +3,8 @@
 // loads any dtype to double and stores with one rounding. Host-only.
 //
 // Reading order: tile.cc pool.cc coarse.cc select.cc fine.cc combine.cc attention.cc. Each file
-// holds a stage's forward and, below it, its backward. norm_rope_pool.cc comes before the operator.
+// holds a stage's forward and, below it, its backward. norm_rope_pool.cc comes before the operator,
+// residual_norm.cc around it.
 #pragma once
 
 #include <cstddef>

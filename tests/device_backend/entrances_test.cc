@@ -75,6 +75,7 @@ TEST(DeviceBackend, ServesEveryStage) {
   expect_served<PoolBackwardCall>("pool_backward");
   expect_served<NormRopePoolCall>("norm_rope_pool");
   expect_served<LinearCall>("linear");
+  expect_served<ResidualNormCall>("residual_norm");
   expect_served<CoarseCall>("coarse");
   expect_served<CoarseBackwardCall>("coarse_backward");
   expect_served<SelectCall>("select");

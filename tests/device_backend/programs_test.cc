@@ -36,6 +36,7 @@ TEST(DevicePrograms, TheCommandCopiesToAnyDeviceAndBack) {
   expect_copied<UntileCall>(vsa::untile, 2);
   expect_copied<NormRopePoolCall>(vsa::norm_rope_pool, 7);
   expect_copied<LinearCall>(vsa::linear, 4);
+  expect_copied<ResidualNormCall>(vsa::residual_norm, 7);
   expect_copied<PoolCall>(vsa::pool, 2);
   expect_copied<CoarseCall>(vsa::coarse, 5);
   expect_copied<SelectCall>(vsa::select, 3);

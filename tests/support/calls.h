@@ -7,6 +7,7 @@
 #include "vsa/attention.h"
 #include "vsa/linear.h"
 #include "vsa/norm_rope_pool.h"
+#include "vsa/residual_norm.h"
 
 namespace vsa::test {
 
@@ -66,6 +67,17 @@ struct LinearCall : CallBase {
                   .activation = Activation::kGeluTanh,
                   .out = arena.tensor(DType::kF32, {1, 1, sk, 3 * kD})};
   Status run() const { return linear(context, args); }
+};
+
+struct ResidualNormCall : CallBase {
+  Tensor modulation() { return arena.tensor(DType::kF32, {kB, kH, 1, kD}); }
+  ResidualNormArgs args{.x = q_like(),
+                        .y = q_like(),
+                        .gate = modulation(),
+                        .scale = modulation(),
+                        .shift = modulation(),
+                        .out = q_like()};
+  Status run() const { return residual_norm(context, args); }
 };
 
 struct PoolBackwardCall : CallBase {

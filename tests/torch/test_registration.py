@@ -126,7 +126,7 @@ def test_every_operator_and_its_gradient_on_cuda_give_what_they_give_on_the_cpu(
 
 def test_what_a_build_implements():
     for call in ("tile", "fine", "attention_forward", "attention_backward", "pool_backward", "coarse_backward",
-                 "fine_backward", "norm_rope_pool"):
+                 "fine_backward", "norm_rope_pool", "residual_norm"):
         assert torch.ops.vsa.implements("cpu", call)
     assert not torch.ops.vsa.implements("cpu", "Fine")
     with pytest.raises(ValueError, match="reference, cpu, cuda or hip, got tpu"):

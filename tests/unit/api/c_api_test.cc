@@ -56,6 +56,7 @@ void for_each_call(Visit visit) {
   visit("pool", vsa_pool, vsa_pool_args{});
   visit("norm_rope_pool", vsa_norm_rope_pool, vsa_norm_rope_pool_args{});
   visit("linear", vsa_linear, vsa_linear_args{});
+  visit("residual_norm", vsa_residual_norm, vsa_residual_norm_args{});
   visit("pool_backward", vsa_pool_backward, vsa_pool_backward_args{});
   visit("coarse", vsa_coarse, vsa_coarse_args{});
   visit("coarse_backward", vsa_coarse_backward, vsa_coarse_backward_args{});

@@ -44,14 +44,16 @@ TEST(Registry, TablesBelongToTheirId) {
 }
 
 TEST(Registry, ImplementsWhatTheTableHas) {
-  for (const char* call : {"tile", "untile", "pool", "norm_rope_pool", "linear", "coarse", "select",
-                           "fine", "combine", "pool_backward", "coarse_backward", "fine_backward",
-                           "combine_backward", "attention_forward", "attention_backward"}) {
+  for (const char* call :
+       {"tile", "untile", "pool", "norm_rope_pool", "linear", "residual_norm", "coarse", "select",
+        "fine", "combine", "pool_backward", "coarse_backward", "fine_backward", "combine_backward",
+        "attention_forward", "attention_backward"}) {
     EXPECT_TRUE(implements(BackendId::kReference, call)) << call;
     EXPECT_FALSE(implements(BackendId::kHip, call)) << call;
   }
   EXPECT_TRUE(implements(BackendId::kCpu, "attention_backward"));
   EXPECT_TRUE(implements(BackendId::kCpu, "norm_rope_pool"));
+  EXPECT_TRUE(implements(BackendId::kCpu, "residual_norm"));
   EXPECT_FALSE(implements(BackendId::kReference, "attention"));
 }
 

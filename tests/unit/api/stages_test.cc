@@ -24,6 +24,7 @@ TEST_P(EveryBackend, RunsEveryValidCall) {
   expect_runs<PoolCall>(GetParam());
   expect_runs<PoolBackwardCall>(GetParam());
   expect_runs<NormRopePoolCall>(GetParam());
+  expect_runs<ResidualNormCall>(GetParam());
   expect_runs<CoarseCall>(GetParam());
   expect_runs<CoarseBackwardCall>(GetParam());
   expect_runs<SelectCall>(GetParam());

@@ -21,6 +21,7 @@ void for_each_entrance(F f) {
   f.template operator()<PoolCall>("pool");
   f.template operator()<NormRopePoolCall>("norm_rope_pool");
   f.template operator()<LinearCall>("linear");
+  f.template operator()<ResidualNormCall>("residual_norm");
   f.template operator()<PoolBackwardCall>("pool_backward");
   f.template operator()<CoarseCall>("coarse");
   f.template operator()<CoarseBackwardCall>("coarse_backward");
@@ -118,7 +119,7 @@ TEST(ValidateCalls, Scale) {
            "rounding"},
           operation);
     }
-    if constexpr (requires(Setup s) { s.args.scale; }) {
+    if constexpr (requires(Setup s) { s.args.scale = 1.0F; }) {
       for (const float bad : {kNan, kInf, -kInf}) {
         expect_refused<Setup>({"scale", [=](auto& s) { s.args.scale = bad; }, "scale"}, operation);
       }

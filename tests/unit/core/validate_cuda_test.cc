@@ -67,6 +67,69 @@ TEST(ValidateCuda, RowsAtMultiplesOf16Bytes) {
                  "[fine] v: expected rows at multiples of 16 bytes on the cuda backend");
 }
 
+/// A residual in f32 beside branches in 16 bits; any multiple of 8 as head_dim.
+struct CudaResidualNormCall : CallBase {
+  static constexpr int64_t kHeadDim = 24;
+  Tensor like_x(DType dtype, int64_t head_dim = kHeadDim) {
+    return arena.tensor(dtype, {kB, kH, sq, head_dim});
+  }
+  Tensor modulation() { return arena.tensor(DType::kF32, {kB, kH, 1, kHeadDim}); }
+  ResidualNormArgs args{.x = like_x(DType::kF32),
+                        .y = like_x(DType::kBF16),
+                        .gate = modulation(),
+                        .scale = modulation(),
+                        .shift = modulation(),
+                        .out = like_x(DType::kBF16)};
+  CudaResidualNormCall() { context = {.backend = BackendId::kCuda}; }
+  Status check() const { return validate(context, args); }
+};
+
+TEST(ValidateCuda, ResidualNormTakesAnF32Residual) {
+  CudaResidualNormCall call;
+  Status status = call.check();
+  EXPECT_TRUE(status.ok()) << status.message();
+  call.args.x = call.like_x(DType::kBF16);
+  status = call.check();
+  EXPECT_TRUE(status.ok()) << status.message();
+  call.args.x = call.like_x(DType::kF64);
+  expect_refused(call.check(), StatusCode::kUnsupported,
+                 "[residual_norm] x: expected f32|bf16|f16 [B,H,S,D] on the cuda backend, got f64");
+  CudaResidualNormCall branch;
+  branch.args.y = branch.like_x(DType::kF32);
+  expect_refused(branch.check(), StatusCode::kUnsupported,
+                 "[residual_norm] y: expected bf16|f16 [2,4,32,24] on the cuda backend, got f32");
+}
+
+TEST(ValidateCuda, ResidualNormTakesMultiplesOf8) {
+  for (const int64_t head_dim : {12, 136}) {
+    CudaResidualNormCall call;
+    call.args.x = call.like_x(DType::kF32, head_dim);
+    expect_refused(call.check(), StatusCode::kUnsupported,
+                   "[residual_norm] x: expected a head_dim that is a multiple of 8 up to 128 on "
+                   "the cuda backend, got " +
+                       std::to_string(head_dim));
+  }
+}
+
+/// The kernel reads f32 tensors as vectors, too.
+TEST(ValidateCuda, ResidualNormNeedsF32RowsAtMultiplesOf16Bytes) {
+  const auto misaligned = [](const std::string& argument, auto get) {
+    CudaResidualNormCall call;
+    get(call.args).stride[0] += 2;
+    expect_refused(call.check(), StatusCode::kUnsupported,
+                   "[residual_norm] " + argument +
+                       ": expected rows at multiples of 16 bytes on the cuda backend, got");
+  };
+  misaligned(
+      "x", [](auto& args) -> auto& { return args.x; });
+  misaligned(
+      "gate", [](auto& args) -> auto& { return args.gate; });
+  misaligned(
+      "scale", [](auto& args) -> auto& { return args.scale; });
+  misaligned(
+      "shift", [](auto& args) -> auto& { return args.shift; });
+}
+
 /// T24, T32, T34: the extents of a table are checked; what it holds is the device's.
 TEST(ValidateCuda, T24_T34_ExtentsOfTables) {
   CudaFineCall call;

@@ -1,0 +1,47 @@
+"""What tools/mutate.py breaks in the stages around attention that norm, and which test must notice."""
+
+from mutations import parity, specification
+
+NORM_MUTATIONS = [
+    # --- norm_rope_pool ---
+    specification("norm_rope_pool: eps dropped", "src/reference/norm_rope_pool.cc",
+                  "std::sqrt(mean + static_cast<double>(args.eps))", "std::sqrt(mean)",
+                  "ReferenceNormRopePool.EpsIsAddedToTheMeanSquare", "unit_tests"),
+    specification("norm_rope_pool: turns the other way", "src/reference/norm_rope_pool.cc",
+                  "a * cos[j] - b * sin[j]", "a * cos[j] + b * sin[j]",
+                  "ReferenceNormRopePool.PairsOfNeighboursTurnByTheirAngle", "unit_tests"),
+    specification("norm_rope_pool: a norm for each head", "src/reference/norm_rope_pool.cc",
+                  "const bool per_head = args.norm == NormOver::kHead;",
+                  "const bool per_head = args.norm != NormOver::kNothing;",
+                  "ReferenceNormRopePool.NormOverAHeadOrOverAllOfThem", "unit_tests"),
+    parity("norm_rope_pool: eps dropped", "src/cpu/norm_rope_pool/norm_rope_pool.cc",
+           "std::sqrt(x / terms + args_.eps)", "std::sqrt(x / terms + 0.0F * args_.eps)",
+           "NormRopePoolParity.EveryNorm"),
+    parity("norm_rope_pool: turns the other way", "src/cpu/norm_rope_pool/norm_rope_kernel.cc",
+           "a * cos[j] - b * sin[j]", "a * cos[j] + b * sin[j]", "NormRopePoolParity.EveryNorm"),
+    parity("norm_rope_pool: pools before rounding", "src/cpu/norm_rope_pool/norm_rope_pool.cc",
+           "    load(h);  // the mean", "    // the mean", "NormRopePoolParity.PooledIsPoolOfWhatWasStored"),
+    # --- residual_norm ---
+    specification("residual_norm: the gate is of x", "src/reference/residual_norm.cc",
+                  "x[d] += gate[d] * y[d];", "x[d] = gate[d] * x[d] + y[d];",
+                  "ReferenceResidualNorm.TheGateMultipliesTheBranchAlone", "unit_tests"),
+    specification("residual_norm: eps dropped", "src/reference/residual_norm.cc",
+                  "std::sqrt(var + static_cast<double>(args.eps))", "std::sqrt(var)",
+                  "ReferenceResidualNorm.EpsIsAddedToTheVariance", "unit_tests"),
+    specification("residual_norm: the variance of a sample", "src/reference/residual_norm.cc",
+                  "var += dot(head, head) / width;", "var += dot(head, head) / (width - 1.0);",
+                  "ReferenceResidualNorm.OverAllHeadsOfATokenWithTheBiasedVariance", "unit_tests"),
+    parity("residual_norm: eps dropped", "src/cpu/residual_norm/residual_norm_kernel.cc",
+           "std::sqrt(var + t.eps)", "std::sqrt(var + 0.0F * t.eps)",
+           "ResidualNormParity.EveryDtypeAndWhateverIsLeftOut"),
+    parity("residual_norm: mean of squares minus square of the mean",
+           "src/cpu/residual_norm/residual_norm_kernel.cc", "hn::Sub(x, hn::Set(d, mean));\n    return",
+           "hn::Sub(x, hn::Set(d, 0.0F * mean));\n    return",
+           "ResidualNormParity.ALargeMeanDoesNotCancel"),
+    parity("residual_norm: the norm is of x before rounding", "src/cpu/residual_norm/residual_norm.cc",
+           "if (args_.x.dtype != DType::kF32) load", "if (args_.x.dtype == DType::kF64) load",
+           "ResidualNormParity.EveryDtypeAndWhateverIsLeftOut"),
+    parity("residual_norm: every item of the batch is the first one", "src/cpu/residual_norm/residual_norm.cc",
+           "work(args, item / per_batch,", "work(args, 0 * item / per_batch,",
+           "ResidualNormParity.EveryDtypeAndWhateverIsLeftOut"),
+]
