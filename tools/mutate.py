@@ -2,7 +2,7 @@
 """Breaks each stage on purpose, one place at a time, and demands that the named test notices.
 
 Works on a copy of the tree in build-mutation/, where only what a mutation touches is rebuilt. The
-mutations are in tools/mutations.py.
+mutations are in tools/mutations.py and, of the stages that norm, in tools/mutations_norm.py.
 
 With --gpu: those of tools/mutations_gpu.py, in kernels that run on a card. Each becomes a gpu_tests of its own, and
 all of them build-mutation/gpu, which runs on a machine with a GPU: tools/gpu_run.sh mutations.
