@@ -53,8 +53,7 @@ def contestants(library, plan, sets, select):
     yield entrant("combine", combine, _combine_errors, 3 * tokens + pooled)
     yield entrant("tile", tile, lambda s, r: [problem.relative(r.tiled, s.in_tile_order(s.q).double())], 2 * tokens)
     yield entrant("untile", untile, lambda s, r: [problem.relative(r.raster, s.q.double())], 2 * tokens)
-    if library.backend != "cpu":  # which has no norm_rope_pool
-        yield entrant("norm_rope_pool", norm_rope_pool, _norm_rope_pool_errors, 2 * tokens + pooled)
+    yield entrant("norm_rope_pool", norm_rope_pool, _norm_rope_pool_errors, 2 * tokens + pooled)
 
 
 class _Room:

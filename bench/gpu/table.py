@@ -30,6 +30,9 @@ BACKWARD = {"dense_flash3_backward": "FA3", "dense_cudnn_backward": "cuDNN", "fi
 TRAINING = {"dense_flash3_training": "FA3, both", "dense_cudnn_training": "cuDNN, both",
             "operator_training": "vsa operator, both"}
 NAMES = {"dense_flash3": "FA3", "dense_cudnn": "cuDNN"}
+PACKAGES = {"dense_flash3": "FlashAttention-3", "dense_cudnn": "cuDNN", "fastvideo": "FastVideo",
+            "flex_attention": "FlexAttention"}
+PASSES = {"_backward": ", backward", "_training": ", forward and backward"}
 OURS = ("fine", "operator", "operator_list", "fine_backward", "operator_backward", "operator_training")
 
 
@@ -66,7 +69,7 @@ def read(lines):
         elif "median_ms" in row:
             case.add(row)
         else:
-            case.missing[row["what"]] = f"absent: {row['absent']}" if "absent" in row else f"failed: {row['failed']}"
+            case.missing[row["what"]] = _why(row)
     if header is None:
         raise ValueError("no header line: expected the output of contestants.py")
     return header, cases
@@ -79,13 +82,13 @@ def section(header, cases, rows):
     dense = _dense(shown)
     forward = _table(shown, FORWARD, [("operator", dense)])
     if forward:
-        parts += [f"Forward, milliseconds; `x` is {NAMES[dense]}'s time over that of the operator.", forward]
+        parts += [f"Forward, milliseconds; `x`: the operator is so many times as fast as {NAMES[dense]}.", forward]
     dense = _dense(shown, "_backward")
     backward = _table(shown, {**BACKWARD, **TRAINING}, [("operator_backward", f"{dense}_backward"),
                                                          ("operator_training", f"{dense}_training")])
     if backward:
-        parts += ["Backward, milliseconds; *both* is forward and backward; `x` is "
-                  f"{NAMES[dense]}'s time over that of the operator, first of backward, then of both.", backward]
+        parts += ["Backward, milliseconds; *both* is forward and backward; `x`: the operator is so many times as fast as "
+                  f"{NAMES[dense]}.", backward]
     stages = _stages(header, shown)
     if stages:
         parts += ["The stages around the fine stage, milliseconds; in brackets the time a copy takes to move the bytes "
@@ -124,26 +127,49 @@ def _shape(case):
     return f"{grid}, {tile}, {s['heads']} x {s['head_dim']}"
 
 
+def _pairs(cases):
+    """Cases that differ in the kind of their lists alone: {(shape, "12.5 %"): [of random lists, of local lists]}."""
+    pairs = {}
+    for name, case in cases.items():
+        shape, kept, kind = name.split("/")
+        pairs.setdefault((shape, f"{kept.removeprefix('kept')} %"), {})[kind] = case
+    return {(shape, kept if len(both) > 1 else f"{kept}, {min(both)}"): [both[kind] for kind in sorted(both, reverse=True)]
+            for (shape, kept), both in pairs.items()}
+
+
+def _figures(pair, what):
+    """The median times of a contestant, to three digits."""
+    return _joined([f"{case.ms(what):#.3g}".rstrip(".") if case.ms(what) else "-" for case in pair])
+
+
+def _ratios(pair, ours, dense, digits):
+    """How many times as fast as dense attention."""
+    return _joined([f"{case.ms(dense) / case.ms(ours):.{digits}f}" if case.ms(ours) and case.ms(dense) else "-"
+                    for case in pair])
+
+
+def _joined(figures):
+    return "" if set(figures) == {"-"} else ", ".join(figures)
+
+
 def _table(cases, columns, ratios):
-    """A line a case: median times, in the columns that any case has; behind the first of a ratio's pair the ratio."""
+    """A line a shape and share: times in the columns that any case has; behind the first of a ratio's pair the ratio."""
     columns = {what: title for what, title in columns.items() if any(what in case.rows for case in cases.values())}
     sped = {ours: dense for ours, dense in ratios if ours in columns and dense in columns}
     if not any(what in OURS for what in columns):
         return ""
-    head = ["grid, tile, heads x head_dim", "kept", "list"]
+    head = ["grid, tile, heads x head_dim", "kept"]
     for what, title in columns.items():
         head += [title, "x"] if what in sped else [title]
     lines = []
-    for name, case in cases.items():
-        if not any(what in case.rows for what in columns):
+    for (_, kept), pair in _pairs(cases).items():
+        if not any(what in case.rows for what in columns for case in pair):
             continue
-        _, kept, kind = name.split("/")
-        line = [_shape(case), f"{kept.removeprefix('kept')} %", kind]
+        line = [_shape(pair[0]), kept]
         for what in columns:
-            line.append(_number(case.ms(what), 2 if (case.ms(what) or 0) >= 10 else 3))
+            line.append(_figures(pair, what))
             if what in sped:
-                dense, ours = case.ms(sped[what]), case.ms(what)
-                line.append(f"**{dense / ours:.2f}**" if dense and ours else "")
+                line.append(_ratios(pair, what, sped[what], 2))
         lines.append(line)
     return _markdown(head, lines)
 
@@ -171,14 +197,30 @@ def _stages(header, cases):
 
 
 def _missing(cases):
+    """A line for each contestant and case that has no time, and why."""
     why = {}
     for name, case in cases.items():
         if case.left_out:
-            why.setdefault(("case", f"left out: {case.left_out}"), []).append(name)
+            why.setdefault(("cases", f"left out, {case.left_out}"), []).append(name)
         for what, reason in case.missing.items():
             why.setdefault((what, reason), []).append(name)
-    return "\n".join(f"- {what} {reason}" + ("" if len(names) == len(cases) else f" ({', '.join(names)})")
+    return "\n".join(f"- {_title(what)}: {reason}" + ("" if len(names) == len(cases) else f" ({', '.join(names)})")
                      for (what, reason), names in why.items())
+
+
+def _title(what):
+    """A contestant in words: "FlashAttention-3, backward"."""
+    for suffix, words in PASSES.items():
+        if what.endswith(suffix):
+            return _title(what.removesuffix(suffix)) + words
+    return PACKAGES.get(what, what)
+
+
+def _why(row):
+    """Why a contestant has no time, in words where Python's are not for the reader of a page."""
+    if "absent" not in row:
+        return f"failed, {row['failed']}"
+    return "not installed" if row["absent"].startswith("No module named") else f"not available, {row['absent']}"
 
 
 def _markdown(head, rows):
@@ -191,21 +233,15 @@ def _number(value, digits):
 
 def summary(header, cases):
     """A few lines: 64-token tiles, heads of 128, 12.5 % kept. Of two figures the second is of local lists."""
-    def cell(both, what):
-        return ", ".join(f"{case.ms(what):#.3g}".rstrip(".") for case in both if case.ms(what))
-
-    def ratio(both, ours, dense):
-        return ", ".join(f"{case.ms(dense) / case.ms(ours):.1f}" for case in both if case.ms(ours) and case.ms(dense))
-
     backward = _dense(cases, "_backward")
     lines = []
     for name, case in cases.items():
         if name.endswith("_d128_t64/kept12.5/random"):
             both, s = [case, cases.get(name.replace("/random", "/local"), Case())], case.summaries[0]
             lines.append([f"{math.prod(s['grid'])} ({'x'.join(map(str, s['grid']))}), {s['heads']}",
-                          *(cell(both, what) for what in ("dense_flash3", "fastvideo", "operator")),
-                          ratio(both, "operator", "dense_flash3"),
-                          ratio(both, "operator_backward", f"{backward}_backward")])
+                          *(_figures(both, what) for what in ("dense_flash3", "fastvideo", "operator")),
+                          _ratios(both, "operator", "dense_flash3", 1),
+                          _ratios(both, "operator_backward", f"{backward}_backward", 1)])
     head = ["tokens, heads of 128", "dense, FlashAttention-3", "FastVideo", "vsa operator", "times as fast as dense",
             f"backward, times as fast as {NAMES[backward]}"]
     if not any(line[-1] for line in lines):
@@ -222,10 +258,12 @@ def put_between(page, begin, end, text):
 
 
 def put_into(page, card, text):
-    """The page with the section of this card replaced, or appended."""
+    """The page with the section of this card replaced, or put behind the last card's, or at the end."""
     begin = f"<!-- card {card}: written by bench/gpu/table.py -->"
     if f"{begin}\n" not in page:
-        return f"{page.rstrip()}\n\n{begin}\n{text}{END}\n"
+        before, found, after = page.rpartition(f"{END}\n")
+        before, after = (before + found, after) if found else (page, "")
+        return f"{before.rstrip()}\n\n{begin}\n{text}{END}\n{after}"
     return put_between(page, begin, END, text)
 
 

@@ -44,18 +44,44 @@ def test_a_section_of_a_made_up_run():
     assert "board power 650 to 650 W, SM clock 1.70 to 1.70 GHz" in text.replace("\n", " ")
     assert "[run.jsonl.gz](run.jsonl.gz)" in text
     # No time of FlashAttention-3, so no column of it; the ratio is to cuDNN.
-    assert "`x` is cuDNN's time over that of the operator" in text
-    assert "| kept | list | cuDNN | vsa fine | vsa operator | x |" in text
-    assert "| 8x64x64, 4x4x4, 12 x 128 | 12.5 % | random | 10.00 | 1.500 | 2.000 | **5.00** |" in text
+    assert "`x`: the operator is so many times as fast as cuDNN." in text
+    assert "| kept | cuDNN | vsa fine | vsa operator | x |" in text
+    assert "| 8x64x64, 4x4x4, 12 x 128 | 12.5 %, random | 10.0 | 1.50 | 2.00 | 5.00 |" in text
     assert "| select | 0.030 |" in text
-    assert f"- fastvideo absent: No module named 'fastvideo_kernel' ({CASE})" in text
-    assert "- case left out: no time after 400 s (s_t64/kept5/random)" in text
+    assert f"- FastVideo: not installed ({CASE})" in text
+    assert "- cases: left out, no time after 400 s (s_t64/kept5/random)" in text
 
 
 def test_a_speed_up_stands_behind_the_operator():
     text = section(map(json.dumps, [MADE_UP[0], row("dense_flash3", 9.0), *MADE_UP[1:]]))
-    assert "`x` is FA3's time over that of the operator" in text
-    assert "| 9.000 | 10.00 | 1.500 | 2.000 | **4.50** |" in text
+    assert "`x`: the operator is so many times as fast as FA3." in text
+    assert "| 9.00 | 10.0 | 1.50 | 2.00 | 4.50 |" in text
+
+
+def of(kind, lines):
+    """The rows of the case with lists of another kind."""
+    return [{**line, "case": CASE.replace("random", kind)} if "case" in line else line for line in lines]
+
+
+def test_random_and_local_lists_share_a_line():
+    local = of("local", [row("dense_cudnn", 10.4), row("fine", 1.2), row("operator", 1.6), MADE_UP[-2]])
+    for rows in ([*MADE_UP, *local], [MADE_UP[0], *local, *MADE_UP[1:]]):  # in any order
+        text = section(map(json.dumps, rows))
+        assert "| 8x64x64, 4x4x4, 12 x 128 | 12.5 % | 10.0, 10.4 | 1.50, 1.20 | 2.00, 1.60 | 5.00, 6.50 |" in text
+    without = section(map(json.dumps, [*MADE_UP, *(line for line in local if line.get("what") != "fine")]))
+    assert "| 10.0, 10.4 | 1.50, - | 2.00, 1.60 |" in without  # a figure that is missing keeps its place
+
+
+@pytest.mark.parametrize("reason, words", [
+    ({"absent": "No module named 'flash_attn_interface'"}, "not installed"),
+    ({"absent": "libfa3.so: no such file"}, "not available, libfa3.so: no such file"),
+    ({"failed": "out of memory"}, "failed, out of memory"),
+])
+def test_what_was_not_measured_is_said_in_words(reason, words):
+    rows = [{"case": CASE, "what": f"dense_flash3{passes}", **reason} for passes in ("_backward", "_training")]
+    text = section(map(json.dumps, [*MADE_UP, *rows]))
+    assert f"- FlashAttention-3, backward: {words} ({CASE})\n" in text
+    assert f"- FlashAttention-3, forward and backward: {words} ({CASE})\n" in text
 
 
 def test_stages_have_the_time_of_their_bytes_beside_them():
@@ -72,9 +98,9 @@ BACKWARD = [row("operator_backward", 5.0), row("fine_backward", 4.5), row("dense
 def test_backward_is_a_table_of_its_own():
     text = section(map(json.dumps, [*MADE_UP, *BACKWARD]))
     forward, backward = text.split("Backward, milliseconds")
-    assert "| 10.00 | 1.500 | 2.000 |" in forward
+    assert "| 10.0 | 1.50 | 2.00 |" in forward
     assert "| FA3 | vsa fine | vsa operator | x | FA3, both | vsa operator, both | x |" in backward
-    assert "| 26.00 | 4.500 | 5.000 | **5.20** | 36.00 | 7.200 | **5.00** |" in backward
+    assert "| 26.0 | 4.50 | 5.00 | 5.20 | 36.0 | 7.20 | 5.00 |" in backward
 
 
 def test_without_flash_attention_backward_is_compared_with_cudnn():
@@ -82,8 +108,8 @@ def test_without_flash_attention_backward_is_compared_with_cudnn():
     rows = [*others, *(one for one in BACKWARD if "flash3" not in one.get("what", ""))]
     text = section(map(json.dumps, [MADE_UP[0], row("dense_flash3", 9.0), *MADE_UP[1:], *rows]))
     forward, backward = text.split("Backward, milliseconds")
-    assert "`x` is FA3's time" in forward and "`x` is cuDNN's time" in backward
-    assert "| 30.00 | 4.500 | 5.000 | **6.00** | 43.20 | 7.200 | **6.00** |" in backward
+    assert "as fast as FA3." in forward and "as fast as cuDNN." in backward
+    assert "| 30.0 | 4.50 | 5.00 | 6.00 | 43.2 | 7.20 | 6.00 |" in backward
 
 
 def test_rows_of_another_run_are_refused():
@@ -98,11 +124,12 @@ def test_the_page_keeps_what_is_around_the_section_of_a_card(tmp_path):
     run, page = tmp_path / "run.jsonl.gz", tmp_path / "page.md"
     run.write_bytes(gzip.compress("\n".join(map(json.dumps, MADE_UP)).encode()))
     other = "<!-- card NVIDIA H100: written by bench/gpu/table.py -->\nkept\n<!-- end of card -->\n"
-    page.write_text(f"before\n{other}")
+    page.write_text(f"before\n{other}after\n")
     for _ in range(2):  # appended, then replaced
         assert table.main([str(run), "--page", str(page)]) == 0
         text = page.read_text()
         assert text.startswith(f"before\n{other}\n<!-- card NVIDIA H200") and text.count("Commit abc1234") == 1
+        assert text.endswith(f"{table.END}\nafter\n")
     page.write_text("<!-- card NVIDIA H200: written by bench/gpu/table.py -->\nno end")
     assert table.main([str(run), "--page", str(page)]) == 1
 
@@ -111,7 +138,7 @@ def test_cases_choose_the_lines(tmp_path, capsys):
     run = tmp_path / "run.jsonl"
     run.write_text("\n".join(map(json.dumps, MADE_UP)))
     assert table.main([str(run), "--cases", "kept5/"]) == 0
-    assert "| random |" not in capsys.readouterr().out
+    assert "random |" not in capsys.readouterr().out
     assert table.main([str(run), "--cases", "nosuch"]) == 1
     assert "--cases: nosuch matches none of s_t64/kept12.5/random, s_t64/kept5/random" in capsys.readouterr().err
 
