@@ -111,7 +111,9 @@ TEST_F(CliCuda, BenchChecksAndTimesWhatThereIs) {
     EXPECT_LT(row["median_ms"].get<double>(), 50.0) << line << " more than this tiny case can take";
     EXPECT_GE(row["extra_bytes"].get<int64_t>(), 0) << line;
     // So short a run may end before nvidia-smi gives its first sample.
-    if (row.contains("gpu")) EXPECT_GT(row["gpu"]["sm_mhz"][1].get<double>(), 0.0) << line;
+    if (row.contains("gpu")) {
+      EXPECT_GT(row["gpu"]["sm_mhz"][1].get<double>(), 0.0) << line;
+    }
   }
   const RunResult f32 = on("cuda", {"bench", "--cases", cases, "--stage", "pool"});
   EXPECT_EQ(f32.exit_code, 3);
