@@ -32,6 +32,16 @@ LayerReport layer_report(const dit::LayerStats& stats, bool dense) {
           .ffn_ms = stats.ffn_ms};
 }
 
+/// What a pass kept that was not looked at layer by layer: top-k keeps just so many tiles.
+void count_kept(const DenoiseArgs& args, std::span<const int64_t> topk,
+                std::span<dit::LayerStats> stats) {
+  const int64_t rows = args.model->config().num_heads * args.plan->num_tiles;
+  for (size_t n = 0; n < stats.size(); ++n) {
+    stats[n].kept_tiles += rows * topk[n];
+    stats[n].all_tiles += rows * args.plan->num_tiles;
+  }
+}
+
 /// The tensors of one run.
 struct Sampling {
   std::unique_ptr<dit::Steps> steps;
@@ -46,7 +56,8 @@ Status predict(const DenoiseArgs& args, int64_t step, std::span<const float> x, 
   for (int64_t n = 0; n < args.model->config().num_layers; ++n) {
     topk.push_back(plan.is_dense(step, n) ? plan.num_tiles : plan.topk);
   }
-  const auto pass = [&](const dit::TextContext* text, nn::Buffer& velocity) {
+  const auto run = [&](const dit::TextContext* text, nn::Buffer& velocity,
+                       std::span<dit::LayerStats> of_layers) {
     return dit::forward(
         {.latents = x.data(),
          .timestep = static_cast<float>(plan.schedule.timesteps[static_cast<size_t>(step)]),
@@ -58,7 +69,15 @@ Status predict(const DenoiseArgs& args, int64_t step, std::span<const float> x, 
                if (args.on_layer) args.on_layer(step);
              },
          .velocity = velocity.data()},
-        *sampling.steps, stats);
+        *sampling.steps, of_layers);
+  };
+  const auto pass = [&](const dit::TextContext* text, nn::Buffer& velocity) -> Status {
+    if (!args.model->enqueues()) return run(text, velocity, stats);
+    VSA_TRY(run(text, velocity, {}));
+    // A pass again, layer by layer, finds the first one that made the number.
+    if (!nn::all_finite(velocity.span())) return run(text, velocity, stats);
+    count_kept(args, topk, stats);
+    return {};
   };
   VSA_TRY(pass(args.prompt, sampling.v_cond));
   if (plan.passes() == 1) return {};

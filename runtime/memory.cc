@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "runtime/denoise.h"
+#include "runtime/device/memory.h"
+#include "runtime/dit/device/memory_needed.h"
 #include "runtime/nn/parallel.h"
 #include "runtime/sampler/sampler.h"
 #include "runtime/system/limits.h"
@@ -97,12 +99,35 @@ Status check_vae_memory(const VaeNeeds& needs) {
   return check("the VAE", needs.bytes, "; ask for fewer frames or a smaller size");
 }
 
+Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
+                           const dit::WanWeights& transformer, BackendId backend) {
+  const auto memory = device::Memory::of(backend);
+  VSA_TRY(memory.status());
+  const Result<int64_t> available = (*memory)->available_bytes();
+  VSA_TRY(available.status());
+  const int64_t needed =
+      dit::device::memory_needed_bytes(transformer, {.token_dtype = (*memory)->token_dtype(),
+                                                     .grid = plan.grid,
+                                                     .num_tiles = plan.num_tiles,
+                                                     .topk = plan.topk,
+                                                     .text_rows = model.max_sequence_length,
+                                                     .num_prompts = plan.passes()});
+  if (needed <= *available) return {};
+  return out_of_memory(
+      fmt::format("[generate] device memory: expected at least {:.2f} GiB available for the "
+                  "transformer, got {:.2f} GiB; ask for fewer frames or a smaller size, or take "
+                  "--backend cpu",
+                  gib(needed), gib(*available)));
+}
+
 Status check_memory(const RunPlan& plan, const ModelFolder& model,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder) {
   // The stages follow each other, and each frees its memory before the next one begins.
   VSA_TRY(check("the text encoder", text_memory_needed_bytes(text_encoder), ""));
-  VSA_TRY(check("the transformer", memory_needed_bytes(plan, model.transformer, transformer),
-                "; ask for fewer frames or a smaller size"));
+  if (!plan.on_device) {
+    VSA_TRY(check("the transformer", memory_needed_bytes(plan, model.transformer, transformer),
+                  "; ask for fewer frames or a smaller size"));
+  }
   if (!model.vae) return {};
   return check_vae_memory(vae_memory_needed(*model.vae, latent_shape(plan, model.transformer)));
 }

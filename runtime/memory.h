@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "runtime/dit/config.h"
+#include "runtime/dit/weights.h"
 #include "runtime/io/checkpoint.h"
 #include "runtime/run_plan.h"
 #include "runtime/vae/config.h"
 #include "runtime/vae/split.h"
+#include "vsa/backend.h"
 #include "vsa/status.h"
 
 namespace vsa::runtime {
@@ -36,6 +38,10 @@ VaeNeeds vae_memory_needed(const vae::VaeConfig& config, const std::vector<int64
 ///         is available (system::available_memory_bytes)
 Status check_memory(const RunPlan& plan, const ModelFolder& model,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder);
+/// The same for the memory of the device that the transformer runs on (plan.on_device).
+/// @return also errors of device::Memory::of
+Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
+                           const dit::WanWeights& transformer, BackendId backend);
 /// The same for decoding alone.
 Status check_vae_memory(const VaeNeeds& needs);
 

@@ -241,12 +241,7 @@ Status resolve_backend(const GenerateOptions& options, const ModelFolder& model,
                                         kMaxThreads, options.num_threads));
   }
   const Result<BackendTraits> traits = backend_traits(options.backend);
-  if (traits.ok() && traits->memory != MemoryKind::kHost) {
-    return unsupported(fmt::format(
-        "[generate] backend: expected reference or cpu, as the runtime computes in host "
-        "memory, got {}",
-        name(options.backend)));
-  }
+  plan.on_device = traits.ok() && traits->memory == MemoryKind::kDevice;
   for (const BackendInfo& info : backends()) {
     if (info.id != options.backend) continue;
     plan.backend_detail = info.detail;

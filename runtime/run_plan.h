@@ -30,6 +30,9 @@ struct RunPlan {
   sampler::Schedule schedule;  ///< of it
   std::vector<std::string> warnings;
   std::string backend_detail;
+  /// The transformer is in the memory of the backend's device; the text encoder and the VAE are on
+  /// the CPU.
+  bool on_device = false;
 
   int64_t passes() const { return guidance == 1.0 ? 1 : 2; }
   bool is_dense(int64_t step, int64_t layer) const;

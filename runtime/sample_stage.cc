@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "runtime/denoise.h"
+#include "runtime/device/memory.h"
 #include "runtime/dit/cpu/model.h"
+#include "runtime/dit/device/model.h"
 #include "runtime/fill_report.h"
 #include "runtime/made_by.h"
 #include "runtime/memory.h"
@@ -23,12 +25,22 @@ void tell(const GenerateOptions& options, const Progress& progress) {
   if (options.on_progress) options.on_progress(progress);
 }
 
+Result<std::unique_ptr<dit::Model>> make_transformer(const dit::WanWeights& weights,
+                                                     const RunPlan& plan,
+                                                     const GenerateOptions& options) {
+  if (!plan.on_device) {
+    return dit::cpu::make_model(weights,
+                                {.backend = options.backend, .num_threads = nn::num_threads()});
+  }
+  auto memory = device::Memory::of(options.backend);
+  VSA_TRY(memory.status());
+  return dit::device::DeviceModel::load(weights, std::move(*memory));
+}
+
 Result<std::unique_ptr<dit::Model>> load_transformer(const SampleArgs& args,
                                                      GenerateReport& report) {
   const Timer timer(report.load_ms);
-  auto transformer =
-      dit::cpu::make_model(args.weights->transformer,
-                           {.backend = args.options->backend, .num_threads = nn::num_threads()});
+  auto transformer = make_transformer(args.weights->transformer, *args.plan, *args.options);
   VSA_TRY(transformer.status());
   tell(*args.options, {.stage = Progress::Stage::kLoad, .done = 1, .total = 1});
   return transformer;

@@ -35,6 +35,11 @@ def cuda(name, file, old, new, test):
     return Mutation(f"cuda {name}", f"src/cuda/{file}", old, new, "cuda_tests", test)
 
 
+def device(name, old, new):
+    return Mutation(f"runtime device: {name}", "runtime/dit/device/steps.cc", old, new, "device_backend_tests",
+                    "Each/DeviceTransformer.EveryStepIsThatOfTheCpu/*")
+
+
 def runtime(name, file, old, new, test):
     return Mutation(f"runtime {name}", f"runtime/{file}", old, new, "model_tests", test)
 
@@ -221,16 +226,16 @@ MUTATIONS = [
             "rms_norm(k, rows.size(), self_.norm_k, config_.eps);",
             "rms_norm(k, rows.size(), self_.norm_q, config_.eps);", "WanGolden.BlockAndVelocity*"),
     runtime("rope: axes swapped", "nn/rope.cc",
-            "token / grid_.w % grid_.h,\n                                          token % grid_.w};",
-            "token % grid_.w,\n                                          token / grid_.w % grid_.h};",
+            "token / grid_.w % grid_.h,\n                                        token % grid_.w};",
+            "token % grid_.w,\n                                        token / grid_.w % grid_.h};",
             "Rope.W05_TurnsInterleavedPairsByPosition"),
     runtime("rope: turns the other way", "nn/rope.cc", "i % 2 == 0 ? -sin : sin", "i % 2 == 0 ? sin : -sin",
             "Rope.W05_TurnsInterleavedPairsByPosition"),
-    runtime("modulation: scale without 1", "dit/cpu/block.cc", ".scale2 = row(4, 1.0F)", ".scale2 = row(4, 0.0F)",
+    runtime("modulation: scale without 1", "dit/modulation.cc", ".scale2 = row(4, 1.0F)", ".scale2 = row(4, 0.0F)",
             "WanGolden.BlockAndVelocity*"),
-    runtime("modulation: shifts swapped", "dit/cpu/block.cc", ".shift1 = row(0, 0.0F)", ".shift1 = row(3, 0.0F)",
+    runtime("modulation: shifts swapped", "dit/modulation.cc", ".shift1 = row(0, 0.0F)", ".shift1 = row(3, 0.0F)",
             "WanGolden.BlockAndVelocity*"),
-    runtime("modulation: the head's by the projected timestep", "dit/cpu/steps.cc", "shift[i] += time_[i];", "",
+    runtime("modulation: the head's by the projected timestep", "dit/modulation.cc", "all.head_shift[i] += time[i];", "",
             "WanGolden.BlockAndVelocity*"),
     runtime("residual: gate of the other branch", "dit/cpu/block.cc", ".gate = modulation.gate1.data()",
             ".gate = modulation.gate2.data()", "WanGolden.BlockAndVelocity*"),
@@ -377,4 +382,13 @@ MUTATIONS = [
             "Vae.R06_StripesAndChunksDecodeToTheWhole"),
     runtime("vae: levels of Wan's list one block too short", "vae/tensor_names.cc", "num_res_blocks + 2;",
             "num_res_blocks + 1;", "VaeCheckpoint.PublishedNamesAreAllKnown"),
+    # --- the transformer on a device ---
+    device("the gate of the feed-forward network for that of attention", ".gate = modulation(layer, kGate1),",
+           ".gate = modulation(layer, kGate2),"),
+    device("keys keep the norm of queries", "how.weight = &weights.norm_k;", "how.weight = &weights.norm_q;"),
+    device("the norm after a layer is that layer's", "norm.scale = modulation(layer + 1, kScale1);",
+           "norm.scale = modulation(std::max<int64_t>(layer, 0), kScale1);"),
+    device("values of the text are its keys", ".v = of_text(1),", ".v = of_text(0),"),
+    device("means of queries for those of keys", "args.k_pooled = ConstTensor::bhsd(k_pooled_.data()",
+           "args.k_pooled = ConstTensor::bhsd(q_pooled_.data()"),
 ]

@@ -23,6 +23,8 @@ class DeviceMemory {
 
   /// Uninitialised, at a multiple of 256 bytes. @return OutOfMemory | DeviceError
   Result<void*> allocate(int64_t size_bytes);
+  /// How much the device could still give. @return DeviceError
+  Result<int64_t> available_bytes() const;
   /// Waits for all that was enqueued, and frees what `allocate` gave.
   Status release(void* data);
   /// Enqueues a copy to the device; `from` may change once it returns.

@@ -83,6 +83,10 @@ class Model {
 
   virtual const WanConfig& config() const = 0;
 
+  /// Whether steps only enqueue their work. A pass is then checked as a whole: to look at each
+  /// layer, the host would wait for it and read what it made.
+  virtual bool enqueues() const = 0;
+
   /// @param text  host memory; not read after the call
   virtual Result<std::unique_ptr<TextContext>> prepare_text(const text::TextEmbedding& text) = 0;
 

@@ -24,7 +24,14 @@ class Rope {
   /// @param x      [rows, num_heads, head_dim], tokens first_token... in raster order; in place
   void apply(float* x, int64_t first_token, int64_t rows, int64_t num_heads) const;
 
+  /// The angles themselves, as norm_rope_pool takes them.
+  /// @param cos, sin  [num_tokens, head_dim / 2]
+  void write_tables(float* cos, float* sin) const;
+
  private:
+  /// Of one token: [head_dim] each, as an Axis holds them.
+  void angles(int64_t token, float* cos, float* signed_sin) const;
+
   struct Axis {
     int64_t width = 0;  // channels of this axis
     Buffer cos;         // [length, width], each value twice: once for each of a pair

@@ -41,6 +41,12 @@ Result<void*> DeviceMemory::allocate(int64_t size_bytes) {
   return data;
 }
 
+Result<int64_t> DeviceMemory::available_bytes() const {
+  int64_t size_bytes = 0;
+  VSA_TRY(functions_->available(&size_bytes));
+  return size_bytes;
+}
+
 Status DeviceMemory::release(void* data) {
   VSA_TRY(wait());
   std::erase(blocks_, data);

@@ -13,6 +13,8 @@ struct DeviceFunctions {
   void (*destroy_stream)(void* stream);
   Status (*allocate)(int64_t size_bytes, void** data);
   void (*release)(void* data);
+  /// Bytes that `allocate` could still give.
+  Status (*available)(int64_t* size_bytes);
   Status (*copy_in)(void* stream, void* to, const void* from, int64_t size_bytes);
   Status (*copy_out)(void* stream, void* to, const void* from, int64_t size_bytes);
   Status (*wait)(void* stream);

@@ -50,6 +50,10 @@ Status allocate(int64_t size_bytes, void** data) {
   return {};
 }
 void release(void* /*data*/) {}
+Status available(int64_t* size_bytes) {
+  *size_bytes = FakeDevice::current()->available_bytes;
+  return {};
+}
 Status copy(void* to, const void* from, int64_t size_bytes) {
   const FakeDevice::Opened opened(*FakeDevice::current());
   std::memcpy(to, from, static_cast<size_t>(size_bytes));
@@ -71,6 +75,7 @@ constexpr DeviceFunctions kDevice{.create_stream = create_stream,
                                   .destroy_stream = destroy_stream,
                                   .allocate = allocate,
                                   .release = release,
+                                  .available = available,
                                   .copy_in = copy_in,
                                   .copy_out = copy_out,
                                   .wait = wait};

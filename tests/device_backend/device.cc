@@ -9,7 +9,7 @@
 namespace vsa::test {
 namespace {
 
-constexpr size_t kBytes = size_t{4} << 20;
+constexpr size_t kBytes = size_t{64} << 20;
 FakeDevice* current_device = nullptr;
 
 }  // namespace

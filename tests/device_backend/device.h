@@ -45,6 +45,7 @@ class FakeDevice : public std::pmr::memory_resource {
   int num_waits = 0;
 
   static constexpr int64_t kWorkspaceBytes = 4096;
+  int64_t available_bytes = int64_t{1} << 40;  ///< what it says that it could still give
 
  private:
   void* do_allocate(size_t bytes, size_t alignment) override;

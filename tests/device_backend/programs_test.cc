@@ -1,9 +1,7 @@
-// What programs make of a backend on a device that they do not know: the command copies to it and
-// back, the runtime refuses it.
+// What the command makes of a backend on a device that it does not know: it copies to it and back.
 #include <gmock/gmock.h>
 
 #include "cli/common/device.h"
-#include "runtime/pipeline.h"
 #include "tests/device_backend/device.h"
 #include "tests/support/calls.h"
 #include "vsa/device_memory.h"
@@ -55,21 +53,6 @@ TEST(DevicePrograms, MemoryIsOnlyForBackendsThatHaveSome) {
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_EQ(status.message(),
             "[device_memory] backend: expected one with memory of its own, got cpu");
-}
-
-/// The runtime computes in host memory: it must not hand its pointers to a device.
-TEST(DevicePrograms, TheRuntimeRefusesADevice) {
-  runtime::GenerateOptions options;
-  runtime::GenerateReport report;
-  options.model = std::string(VSA_SOURCE_DIR) + "/models/wan-toy";
-  options.prompt = "a star";
-  options.backend = kFake;
-  const Status status = runtime::generate(options, report).status();
-  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(
-      status.message(),
-      "[generate] backend: expected reference or cpu, as the runtime computes in host memory, "
-      "got hip");
 }
 
 }  // namespace

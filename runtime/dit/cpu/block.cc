@@ -37,7 +37,6 @@ Block::Attention::Attention(const AttentionWeights& weights)
 Block::Block(const BlockWeights& weights, const WanConfig& config)
     : config_(config),
       gated_(!weights.gate.empty()),
-      scale_shift_(nn::values(weights.scale_shift)),
       self_(weights.self),
       gate_(weights.gate),
       text_norm_weight_(nn::values(weights.text_norm_weight)),
@@ -45,23 +44,6 @@ Block::Block(const BlockWeights& weights, const WanConfig& config)
       text_(weights.text),
       up_(weights.up, nn::Activation::kGeluTanh),
       down_(weights.down) {}
-
-Modulation Block::modulation(std::span<const float> timestep) const {
-  const auto width = static_cast<size_t>(config_.width());
-  const auto row = [&](size_t n, float offset) {
-    std::vector<float> sum(width);
-    for (size_t i = 0; i < width; ++i) {
-      sum[i] = scale_shift_[n * width + i] + timestep[n * width + i] + offset;
-    }
-    return sum;
-  };
-  return {.shift1 = row(0, 0.0F),
-          .scale1 = row(1, 1.0F),
-          .gate1 = row(2, 0.0F),
-          .shift2 = row(3, 0.0F),
-          .scale2 = row(4, 1.0F),
-          .gate2 = row(5, 0.0F)};
-}
 
 nn::KeyValue Block::text_keys(const float* text, int64_t rows, nn::WeightSpace& space) const {
   nn::Buffer k(rows * config_.width());

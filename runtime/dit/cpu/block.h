@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/dit/cpu/activations.h"
+#include "runtime/dit/modulation.h"
 #include "runtime/dit/weights.h"
 #include "runtime/nn/linear.h"
 #include "runtime/nn/rope.h"
@@ -14,12 +15,6 @@
 #include "vsa/attention.h"
 
 namespace vsa::dit::cpu {
-
-/// What a timestep does to a layer; each [width].
-struct Modulation {
-  std::vector<float> shift1, scale1, gate1;  ///< self-attention; scale1 holds 1 + scale
-  std::vector<float> shift2, scale2, gate2;  ///< feed-forward; scale2 holds 1 + scale
-};
 
 /// A prompt's keys and values in one layer. The padding rows of a text embedding are equal, so one
 /// key stands for all of them: `bias` holds the logarithm of how many a key stands for.
@@ -43,9 +38,6 @@ class Block {
   /// Copies the weights in the type they are stored in.
   Block(const BlockWeights& weights, const WanConfig& config);
 
-  /// scale_shift_table + projected timestep.
-  /// @param timestep  [6, width]
-  Modulation modulation(std::span<const float> timestep) const;
   /// @param text  [rows, width], after the text projection
   nn::KeyValue text_keys(const float* text, int64_t rows, nn::WeightSpace& space) const;
 
@@ -68,7 +60,6 @@ class Block {
 
   WanConfig config_;
   bool gated_ = false;
-  std::vector<float> scale_shift_;  // [6, width]
   Attention self_;
   nn::Linear gate_;
   std::vector<float> text_norm_weight_, text_norm_bias_;  // [width]; empty without cross_attn_norm

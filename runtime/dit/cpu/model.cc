@@ -15,10 +15,7 @@ CpuModel::CpuModel(const WanWeights& weights, const Context& context)
       patch_embedding_(weights.patch_embedding),
       text_in_(weights.text_in, nn::Activation::kGeluTanh),
       text_out_(weights.text_out),
-      time_in_(weights.time_in, nn::Activation::kSilu),
-      time_out_(weights.time_out),
-      time_proj_(weights.time_proj),
-      head_scale_shift_(nn::values(weights.head_scale_shift)),
+      modulation_(weights),
       head_(weights.head) {
   for (const BlockWeights& block : weights.blocks) blocks_.emplace_back(block, config_);
 }

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "runtime/nn/elementwise.h"
 #include "runtime/nn/norm.h"
 #include "runtime/nn/parallel.h"
 #include "runtime/nn/patch.h"
-#include "runtime/nn/timestep.h"
 
 namespace vsa::dit::cpu {
 namespace {
@@ -26,31 +24,12 @@ CpuSteps::CpuSteps(const CpuModel& model, Grid grid, TilePlan plan)
       grid_(grid),
       plan_(std::move(plan)),
       rope_(grid, model.config_.head_dim),
-      act_(model.config_, grid.num_tokens(), model.has_gates_),
-      time_(static_cast<size_t>(model.config_.width())) {}
-
-void CpuSteps::embed_timestep(float timestep) {
-  std::vector<float> frequencies(static_cast<size_t>(config().freq_dim));
-  std::vector<float> hidden(time_.size());
-  std::vector<float> projected(6 * time_.size());
-  const auto multiply = [&](const nn::Linear& layer, std::span<const float> x, std::span<float> y) {
-    act_.space.clear();
-    layer.ready(act_.space).forward(x.data(), 1, y.data());
-  };
-  nn::timestep_embedding(timestep, frequencies);
-  multiply(model_.time_in_, frequencies, hidden);
-  multiply(model_.time_out_, hidden, time_);
-  hidden = time_;
-  nn::silu(hidden);
-  multiply(model_.time_proj_, hidden, projected);
-  modulations_.clear();
-  for (const Block& block : model_.blocks_) modulations_.push_back(block.modulation(projected));
-}
+      act_(model.config_, grid.num_tokens(), model.has_gates_) {}
 
 Status CpuSteps::begin(const float* latents, float timestep) {
   const int64_t width = config().width();
   act_.reserve_scratch(nn::num_threads());
-  embed_timestep(timestep);
+  modulations_ = model_.modulation_.at(timestep, act_.space);
   act_.space.clear();
   const nn::ReadyLinear embed = model_.patch_embedding_.ready(act_.space);
   const nn::PatchLayout layout{
@@ -98,14 +77,6 @@ Status CpuSteps::feed_forward(int64_t layer) {
 
 Status CpuSteps::end(float* velocity) {
   const int64_t width = config().width();
-  // The head is modulated by the embedded timestep itself, not by its projection.
-  const auto& table = model_.head_scale_shift_;
-  std::vector<float> shift(table.begin(), table.begin() + width);
-  std::vector<float> scale(table.begin() + width, table.end());
-  for (size_t i = 0; i < time_.size(); ++i) {
-    shift[i] += time_[i];
-    scale[i] += time_[i] + 1.0F;
-  }
   act_.space.clear();
   const nn::ReadyLinear head = model_.head_.ready(act_.space);
   const nn::PatchLayout layout{
@@ -116,8 +87,8 @@ Status CpuSteps::end(float* velocity) {
                     .rows = rows.size(),
                     .width = width,
                     .eps = config().eps,
-                    .scale = scale.data(),
-                    .shift = shift.data(),
+                    .scale = modulations_.head_scale.data(),
+                    .shift = modulations_.head_shift.data(),
                     .y = scratch.a.data()});
     head.forward_block(scratch.a.data(), rows.size(), scratch.b.data());
     nn::unpatchify(layout, scratch.b.data(), rows.begin, rows.end, velocity);

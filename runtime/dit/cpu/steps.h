@@ -7,6 +7,7 @@
 
 #include "runtime/dit/cpu/activations.h"
 #include "runtime/dit/cpu/block.h"
+#include "runtime/dit/modulation.h"
 #include "runtime/dit/steps.h"
 #include "runtime/nn/convert.h"
 #include "runtime/nn/linear.h"
@@ -24,6 +25,7 @@ class CpuModel : public Model {
   CpuModel(const WanWeights& weights, const Context& context);
 
   const WanConfig& config() const override { return config_; }
+  bool enqueues() const override { return false; }
   Result<std::unique_ptr<TextContext>> prepare_text(const text::TextEmbedding& text) override;
   Result<std::unique_ptr<Steps>> make_steps(Grid grid, TilePlan plan) override;
 
@@ -34,9 +36,8 @@ class CpuModel : public Model {
   bool has_gates_ = false;
   nn::Linear patch_embedding_;
   nn::Linear text_in_, text_out_;
-  nn::Linear time_in_, time_out_, time_proj_;
+  TimestepModulation modulation_;
   std::vector<Block> blocks_;
-  std::vector<float> head_scale_shift_;  // [2, width]: shift, scale
   nn::Linear head_;
 };
 
@@ -57,10 +58,9 @@ class CpuSteps : public Steps {
   Status read_residual(std::span<float> x) override;
 
  private:
-  void embed_timestep(float timestep);
   const Block& block(int64_t layer) const { return model_.blocks_[static_cast<size_t>(layer)]; }
   const Modulation& modulation(int64_t layer) const {
-    return modulations_[static_cast<size_t>(layer)];
+    return modulations_.layers[static_cast<size_t>(layer)];
   }
 
   const CpuModel& model_;
@@ -68,8 +68,7 @@ class CpuSteps : public Steps {
   TilePlan plan_;  // of grid_
   nn::Rope rope_;
   Activations act_;
-  std::vector<float> time_;              // [width]: the embedded timestep
-  std::vector<Modulation> modulations_;  // of every layer, by this timestep
+  Modulations modulations_;  // by this timestep
   bool finite_ = true;
 };
 

@@ -25,6 +25,13 @@ Status allocate(int64_t size_bytes, void** data) {
   return check(kOperation, cudaMalloc(data, static_cast<size_t>(std::max<int64_t>(size_bytes, 1))));
 }
 void release(void* data) { cudaFree(data); }
+Status available(int64_t* size_bytes) {
+  size_t free = 0;
+  size_t total = 0;
+  VSA_TRY(check(kOperation, cudaMemGetInfo(&free, &total)));
+  *size_bytes = static_cast<int64_t>(free);
+  return {};
+}
 
 /// Copies on the stream of the calls, because a copy on the default stream may still be under way
 /// when a call on another stream begins. `from` is pageable memory, so it has been read when this
@@ -46,6 +53,7 @@ constinit const DeviceFunctions kDeviceFunctions{.create_stream = create_stream,
                                                  .destroy_stream = destroy_stream,
                                                  .allocate = allocate,
                                                  .release = release,
+                                                 .available = available,
                                                  .copy_in = copy_in,
                                                  .copy_out = copy_out,
                                                  .wait = wait};

@@ -1,0 +1,151 @@
+// Memory of one device for the models that compute there. Host-only.
+#include "runtime/device/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "runtime/nn/convert.h"
+#include "runtime/nn/parallel.h"
+#include "vsa/half.h"
+
+namespace vsa::device {
+namespace {
+
+/// to[i] = from[i] rounded to nearest, with all threads.
+template <class T>
+void round_all(std::span<const float> from, T* to) {
+  constexpr int64_t kPart = 1 << 14;
+  const int64_t size = std::ssize(from);
+  nn::parallel_rows((size + kPart - 1) / kPart, [&](const nn::RowBlock& parts) {
+    const int64_t end = std::min(parts.end * kPart, size);
+    for (int64_t i = parts.begin * kPart; i < end; ++i) to[i] = T(from[static_cast<size_t>(i)]);
+  });
+}
+
+/// The bytes of a weight that is stored as it is wanted; empty otherwise.
+std::span<const std::byte> as_stored(const nn::Weight& weight, DType dtype) {
+  const bool same = io::to_dtype(weight.type) == dtype && weight.scale == 1.0F && !weight.change;
+  return same ? weight.bytes : std::span<const std::byte>{};
+}
+
+}  // namespace
+
+Array::~Array() {
+  if (data_ != nullptr) owner_->give_back(data_, size_bytes_);
+}
+
+Array::Array(Array&& other) noexcept
+    : owner_(std::move(other.owner_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+
+Array& Array::operator=(Array&& other) noexcept {
+  std::swap(owner_, other.owner_);
+  std::swap(data_, other.data_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+Memory::Memory(DeviceMemory memory, const BackendTraits& traits, DType token_dtype)
+    : memory_(std::move(memory)), traits_(traits), token_dtype_(token_dtype) {}
+
+Memory::~Memory() {
+  if (workspace_.data != nullptr) give_back(workspace_.data, workspace_.size_bytes);
+}
+
+Result<std::shared_ptr<Memory>> Memory::of(BackendId id) {
+  const Result<BackendTraits> traits = backend_traits(id);
+  VSA_TRY(traits.status());
+  const bool bf16 = traits->token_dtypes.contains(DType::kBF16);
+  if (!bf16 && !traits->token_dtypes.contains(DType::kF32)) {
+    return unsupported(
+        fmt::format("[runtime] backend: expected one that takes bf16 or f32, got {}", name(id)));
+  }
+  Result<DeviceMemory> memory = DeviceMemory::of(id);
+  VSA_TRY(memory.status());
+  return std::shared_ptr<Memory>(
+      new Memory(std::move(*memory), *traits, bf16 ? DType::kBF16 : DType::kF32));
+}
+
+Result<void*> Memory::take(int64_t size_bytes) {
+  const Result<void*> data = memory_.allocate(size_bytes);
+  if (data.status().code() == StatusCode::kOutOfMemory) {
+    return Status(StatusCode::kOutOfMemory,
+                  fmt::format("{}; {:.2f} GiB are taken by this run", data.status().message(),
+                              static_cast<double>(bytes_taken_) / (1 << 30)));
+  }
+  VSA_TRY(data.status());
+  bytes_taken_ += size_bytes;
+  most_bytes_taken_ = std::max(most_bytes_taken_, bytes_taken_);
+  return *data;
+}
+
+void Memory::give_back(void* data, int64_t size_bytes) {
+  // A device that no longer answers says so in the next call that can report it.
+  static_cast<void>(memory_.release(data));
+  bytes_taken_ -= size_bytes;
+}
+
+Result<Array> Memory::array(int64_t size_bytes) {
+  const Result<void*> data = take(size_bytes);
+  VSA_TRY(data.status());
+  Array array;
+  array.owner_ = shared_from_this();
+  array.data_ = *data;
+  array.size_bytes_ = size_bytes;
+  return array;
+}
+
+Status Memory::copy_in_rounded(void* to, DType dtype, std::span<const float> values) const {
+  const int64_t bytes = std::ssize(values) * vsa::size_bytes(dtype);
+  if (dtype == DType::kF32) return copy_in(to, values.data(), bytes);
+  std::vector<BF16> narrow(values.size());
+  round_all(values, narrow.data());
+  return copy_in(to, narrow.data(), bytes);
+}
+
+Result<Array> Memory::f32(std::span<const float> values) {
+  Result<Array> to = array(std::ssize(values) * vsa::size_bytes(DType::kF32));
+  VSA_TRY(to.status());
+  VSA_TRY(copy_in(to->data(), values.data(), to->size_bytes()));
+  return to;
+}
+
+Result<Array> Memory::weights(DType dtype, std::span<const nn::Weight* const> parts) {
+  int64_t elements = 0;
+  for (const nn::Weight* part : parts) elements += part->num_elements();
+  Result<Array> to = array(elements * vsa::size_bytes(dtype));
+  VSA_TRY(to.status());
+  auto* at = static_cast<std::byte*>(to->data());
+  for (const nn::Weight* part : parts) {
+    const int64_t bytes = part->num_elements() * vsa::size_bytes(dtype);
+    const auto stored = as_stored(*part, dtype);
+    VSA_TRY(stored.empty() ? copy_in_rounded(at, dtype, nn::values(*part))
+                           : copy_in(at, stored.data(), bytes));
+    at += bytes;
+  }
+  return to;
+}
+
+Context Memory::context() {
+  Context context = memory_.context();
+  context.workspace_source = {
+      .take = [](void* self,
+                 int64_t bytes) { return static_cast<Memory*>(self)->workspace(bytes); },
+      .user = this};
+  return context;
+}
+
+Workspace Memory::workspace(int64_t size_bytes) {
+  if (size_bytes <= workspace_.size_bytes) return workspace_;
+  if (workspace_.data != nullptr) give_back(workspace_.data, workspace_.size_bytes);
+  workspace_ = {};
+  const Result<void*> data = take(size_bytes);
+  if (data.ok()) workspace_ = {*data, size_bytes};
+  return workspace_;
+}
+
+}  // namespace vsa::device

@@ -1,0 +1,96 @@
+// Memory of one device for the models that compute there: arrays that free themselves, numbers that
+// are brought there, and workspace for the library's calls. Host-only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "runtime/nn/weight.h"
+#include "vsa/backend.h"
+#include "vsa/device_memory.h"
+#include "vsa/status.h"
+#include "vsa/tensor.h"
+
+namespace vsa::device {
+
+class Memory;
+
+/// Memory that one owner has.
+class Array {
+ public:
+  Array() = default;
+  ~Array();
+  Array(Array&& other) noexcept;
+  Array& operator=(Array&& other) noexcept;
+
+  void* data() const { return data_; }
+  bool empty() const { return data_ == nullptr; }
+  int64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  friend class Memory;
+  std::shared_ptr<Memory> owner_;
+  void* data_ = nullptr;
+  int64_t size_bytes_ = 0;
+};
+
+/// All calls go to one stream, so that what is enqueued sees what was enqueued before. Used from
+/// one thread at a time.
+class Memory : public std::enable_shared_from_this<Memory> {
+ public:
+  /// Of the device that the backend runs on by default.
+  /// @return errors of DeviceMemory::of, and Unsupported if the backend takes neither bf16 nor f32
+  static Result<std::shared_ptr<Memory>> of(BackendId id);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// What tokens and weights are: bf16 where the backend takes it.
+  DType token_dtype() const { return token_dtype_; }
+  const BackendTraits& traits() const { return traits_; }
+
+  /// Uninitialised. @return OutOfMemory, with how much is taken already | DeviceError
+  Result<Array> array(int64_t size_bytes);
+  /// The numbers in f32.
+  Result<Array> f32(std::span<const float> values);
+  /// All values of weights one behind the other, in `dtype`, with their changes made. Throws as
+  /// nn::values.
+  Result<Array> weights(DType dtype, std::span<const nn::Weight* const> parts);
+
+  /// Enqueues a copy; `from` may change once it returns.
+  Status copy_in(void* to, const void* from, int64_t size_bytes) const {
+    return memory_.copy_in(to, from, size_bytes);
+  }
+  /// Enqueues a copy of the numbers, rounded to the nearest of `dtype` (f32 or bf16).
+  Status copy_in_rounded(void* to, DType dtype, std::span<const float> values) const;
+  /// Copies, once all that was enqueued before is done.
+  Status copy_out(void* to, const void* from, int64_t size_bytes) const {
+    return memory_.copy_out(to, from, size_bytes);
+  }
+
+  /// For calls on these arrays. Their workspace is one block that grows, because calls on one
+  /// stream do not run at the same time.
+  Context context();
+
+  Result<int64_t> available_bytes() const { return memory_.available_bytes(); }
+  int64_t bytes_taken() const { return bytes_taken_; }
+  /// The most that was taken at any time.
+  int64_t most_bytes_taken() const { return most_bytes_taken_; }
+
+ private:
+  friend class Array;
+  Memory(DeviceMemory memory, const BackendTraits& traits, DType token_dtype);
+  Result<void*> take(int64_t size_bytes);
+  void give_back(void* data, int64_t size_bytes);
+  Workspace workspace(int64_t size_bytes);
+
+  DeviceMemory memory_;
+  BackendTraits traits_;
+  DType token_dtype_;
+  Workspace workspace_{};
+  int64_t bytes_taken_ = 0;
+  int64_t most_bytes_taken_ = 0;
+};
+
+}  // namespace vsa::device

@@ -1,0 +1,25 @@
+// How much of a device's memory a transformer takes. Host-only.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/dit/weights.h"
+#include "vsa/tensor.h"
+#include "vsa/tiling.h"
+
+namespace vsa::dit::device {
+
+/// What decides it, beside the weights.
+struct MemoryQuestion {
+  DType token_dtype = DType::kBF16;
+  Grid grid;                ///< in tokens
+  int64_t num_tiles = 0;    ///< of the plan
+  int64_t topk = 0;         ///< most tiles that a layer keeps
+  int64_t text_rows = 0;    ///< with padding
+  int64_t num_prompts = 1;  ///< that are there at the same time
+};
+
+/// Bytes of weights, prompts, steps, and a bound for the workspace of the library's calls.
+int64_t memory_needed_bytes(const WanWeights& weights, const MemoryQuestion& question);
+
+}  // namespace vsa::dit::device

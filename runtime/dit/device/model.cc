@@ -1,0 +1,127 @@
+// The Wan video transformer on a device: weights and prompts. Host-only.
+#include "runtime/dit/device/model.h"
+
+#include "runtime/dit/device/steps.h"
+
+namespace vsa::dit::device {
+namespace {
+
+constexpr int64_t kRun = 64;
+
+Result<Array> f32(Memory& memory, const nn::Weight& weight) {
+  if (weight.empty()) return Array();
+  const nn::Weight* const one = &weight;
+  return memory.weights(DType::kF32, {&one, 1});
+}
+
+}  // namespace
+
+Result<TilePlan> runs(int64_t num_tokens) {
+  return TilePlan::grid({1, 1, num_tokens}, {1, 1, kRun});
+}
+
+DeviceModel::DeviceModel(const WanWeights& weights, std::shared_ptr<Memory> memory)
+    : config_(weights.config),
+      has_gates_(weights.has_gates),
+      memory_(std::move(memory)),
+      modulation_(weights) {}
+
+Result<std::unique_ptr<Model>> DeviceModel::load(const WanWeights& weights,
+                                                 std::shared_ptr<Memory> memory) {
+  if (!weights.config.cross_attn_norm) {
+    return unsupported("[load] cross_attn_norm: expected true on a device, got false");
+  }
+  std::unique_ptr<DeviceModel> model(new DeviceModel(weights, std::move(memory)));
+  VSA_TRY(model->load_weights(weights));
+  return std::unique_ptr<Model>(std::move(model));
+}
+
+Status DeviceModel::load_weights(const WanWeights& weights) {
+  const DType token = memory_->token_dtype();
+  const auto place = [&](const nn::LinearWeights& from, DType out, Linear& to) -> Status {
+    auto loaded = Linear::load(*memory_, {.in = token, .out = out}, {&from});
+    VSA_TRY(loaded.status());
+    to = std::move(*loaded);
+    return {};
+  };
+  VSA_TRY(place(weights.patch_embedding, DType::kF32, patch_embedding_));
+  VSA_TRY(place(weights.text_in, token, text_in_));
+  VSA_TRY(place(weights.text_out, token, text_out_));
+  VSA_TRY(place(weights.head, DType::kF32, head_));
+  for (const BlockWeights& block : weights.blocks) {
+    auto layer = load_layer(block);
+    VSA_TRY(layer.status());
+    layers_.push_back(std::move(*layer));
+  }
+  return {};
+}
+
+Result<Layer> DeviceModel::load_layer(const BlockWeights& weights) const {
+  Layer layer;
+  const DType token = memory_->token_dtype();
+  const auto place = [&](Linear& to,
+                         std::initializer_list<const nn::LinearWeights*> from) -> Status {
+    auto loaded = Linear::load(*memory_, {.in = token, .out = token}, from);
+    VSA_TRY(loaded.status());
+    to = std::move(*loaded);
+    return {};
+  };
+  const auto place_f32 = [&](Array& to, const nn::Weight& from) -> Status {
+    auto loaded = f32(*memory_, from);
+    VSA_TRY(loaded.status());
+    to = std::move(*loaded);
+    return {};
+  };
+  const AttentionWeights& self = weights.self;
+  const AttentionWeights& text = weights.text;
+  VSA_TRY(place(layer.qkv_gate, {&self.q, &self.k, &self.v, &weights.gate}));
+  VSA_TRY(place(layer.out, {&self.out}));
+  VSA_TRY(place(layer.text_q, {&text.q}));
+  VSA_TRY(place(layer.text_kv, {&text.k, &text.v}));
+  VSA_TRY(place(layer.text_out, {&text.out}));
+  VSA_TRY(place(layer.up, {&weights.up}));
+  VSA_TRY(place(layer.down, {&weights.down}));
+  VSA_TRY(place_f32(layer.norm_q, self.norm_q));
+  VSA_TRY(place_f32(layer.norm_k, self.norm_k));
+  VSA_TRY(place_f32(layer.text_norm_q, text.norm_q));
+  VSA_TRY(place_f32(layer.text_norm_k, text.norm_k));
+  VSA_TRY(place_f32(layer.text_norm_weight, weights.text_norm_weight));
+  VSA_TRY(place_f32(layer.text_norm_bias, weights.text_norm_bias));
+  return layer;
+}
+
+Result<std::unique_ptr<TextContext>> DeviceModel::prepare_text(const text::TextEmbedding& text) {
+  const int64_t rows = text.num_rows;
+  const int64_t width = config_.width();
+  const DType token = memory_->token_dtype();
+  Result<TilePlan> plan = runs(rows);
+  VSA_TRY(plan.status());
+  auto prepared = std::make_unique<Text>(std::move(*plan));
+
+  Result<Array> embedded = memory_->array(text.rows.size() * size_bytes(token));
+  VSA_TRY(embedded.status());
+  VSA_TRY(memory_->copy_in_rounded(embedded->data(), token, text.rows.span()));
+  Result<Array> hidden = memory_->array(rows * width * size_bytes(token));
+  VSA_TRY(hidden.status());
+  Result<Array> projected = memory_->array(rows * width * size_bytes(token));
+  VSA_TRY(projected.status());
+  VSA_TRY(
+      text_in_.forward(*memory_, embedded->data(), rows, hidden->data(), Activation::kGeluTanh));
+  VSA_TRY(text_out_.forward(*memory_, hidden->data(), rows, projected->data()));
+  for (const Layer& layer : layers_) {
+    Result<Array> key_values = memory_->array(2 * rows * width * size_bytes(token));
+    VSA_TRY(key_values.status());
+    VSA_TRY(layer.text_kv.forward(*memory_, projected->data(), rows, key_values->data()));
+    VSA_TRY(norm_tokens(*memory_, config_, prepared->plan,
+                        part(key_values->data(), token, config_, {.rows = rows, .of = 2}),
+                        {.weight = &layer.text_norm_k}));
+    prepared->key_values.push_back(std::move(*key_values));
+  }
+  return std::unique_ptr<TextContext>(std::move(prepared));
+}
+
+Result<std::unique_ptr<Steps>> DeviceModel::make_steps(Grid grid, TilePlan plan) {
+  return DeviceSteps::make(*this, grid, std::move(plan));
+}
+
+}  // namespace vsa::dit::device

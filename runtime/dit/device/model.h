@@ -1,0 +1,64 @@
+// The Wan video transformer on a device: its weights there, as the device's steps multiply with
+// them. Host-only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/device/memory.h"
+#include "runtime/dit/device/linear.h"
+#include "runtime/dit/modulation.h"
+#include "runtime/dit/steps.h"
+#include "runtime/dit/weights.h"
+#include "vsa/tiling.h"
+
+namespace vsa::dit::device {
+
+/// What a layer multiplies with. Products of one x are one: q, k, v and gate; k and v of the text.
+struct Layer {
+  Linear qkv_gate, out;
+  Array norm_q, norm_k;                    ///< f32 [width]; empty without qk norm
+  Array text_norm_weight, text_norm_bias;  ///< f32 [width]
+  Linear text_q, text_kv, text_out;
+  Array text_norm_q, text_norm_k;  ///< as norm_q
+  Linear up, down;
+};
+
+/// A prompt's keys and values in every layer. All rows are there, those of padding, too.
+struct Text : TextContext {
+  TilePlan plan;                  ///< runs of rows
+  std::vector<Array> key_values;  ///< of each layer [rows, 2, width]: a row of k, then of v
+  explicit Text(TilePlan rows) : plan(std::move(rows)) {}
+};
+
+class DeviceModel : public Model {
+ public:
+  /// @return OutOfMemory | DeviceError | Unsupported (a model without a norm before
+  /// cross-attention)
+  static Result<std::unique_ptr<Model>> load(const WanWeights& weights,
+                                             std::shared_ptr<Memory> memory);
+
+  const WanConfig& config() const override { return config_; }
+  bool enqueues() const override { return true; }
+  Result<std::unique_ptr<TextContext>> prepare_text(const text::TextEmbedding& text) override;
+  Result<std::unique_ptr<Steps>> make_steps(Grid grid, TilePlan plan) override;
+
+ private:
+  friend class DeviceSteps;
+  DeviceModel(const WanWeights& weights, std::shared_ptr<Memory> memory);
+  Status load_weights(const WanWeights& weights);
+  Result<Layer> load_layer(const BlockWeights& weights) const;
+
+  WanConfig config_;
+  bool has_gates_ = false;
+  std::shared_ptr<Memory> memory_;
+  TimestepModulation modulation_;  // on the host
+  Linear patch_embedding_, text_in_, text_out_, head_;
+  std::vector<Layer> layers_;
+};
+
+/// Tokens in raster order in runs of 64: tiles for dense attention and for stages of which the
+/// tiles do not matter.
+Result<TilePlan> runs(int64_t num_tokens);
+
+}  // namespace vsa::dit::device

@@ -1,0 +1,297 @@
+// The steps of a pass on a device. Host-only.
+#include "runtime/dit/device/steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "runtime/nn/parallel.h"
+#include "runtime/nn/patch.h"
+#include "runtime/nn/rope.h"
+#include "vsa/attention.h"
+#include "vsa/residual_norm.h"
+
+namespace vsa::dit::device {
+namespace {
+
+// A layer's vectors in modulations_.
+enum : int64_t { kShift1, kScale1, kGate1, kShift2, kScale2, kGate2, kPerLayer };
+
+nn::PatchLayout patch_layout(const WanConfig& config, int64_t channels, Grid grid) {
+  return {.channels = channels, .grid = grid, .patch = config.patch};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Steps>> DeviceSteps::make(const DeviceModel& model, Grid grid,
+                                                 TilePlan plan) {
+  Result<TilePlan> run_plan = runs(grid.num_tokens());
+  VSA_TRY(run_plan.status());
+  std::unique_ptr<DeviceSteps> steps(
+      new DeviceSteps(model, grid, std::move(plan), std::move(*run_plan)));
+  VSA_TRY(steps->take_memory());
+  VSA_TRY(steps->bring_angles());
+  return std::unique_ptr<Steps>(std::move(steps));
+}
+
+DeviceSteps::DeviceSteps(const DeviceModel& model, Grid grid, TilePlan plan, TilePlan run_plan)
+    : model_(model),
+      grid_(grid),
+      plan_(std::move(plan)),
+      run_plan_(std::move(run_plan)),
+      num_tokens_(grid.num_tokens()),
+      token_(model.memory_->token_dtype()) {}
+
+Status DeviceSteps::take_memory() {
+  const WanConfig& c = config();
+  const int64_t row = c.width();
+  const int64_t wide = std::max((model_.has_gates_ ? 4 : 3) * row, c.ffn_dim);
+  const int64_t pooled = c.num_heads * plan_.num_tiles() * c.head_dim;
+  const auto take = [&](Array& to, DType dtype, int64_t elements) -> Status {
+    Result<Array> array = memory().array(elements * size_bytes(dtype));
+    VSA_TRY(array.status());
+    to = std::move(*array);
+    return {};
+  };
+  VSA_TRY(take(x_, DType::kF32, num_tokens_ * row));
+  for (Array* buffer : {&n_, &a_, &b_}) VSA_TRY(take(*buffer, token_, num_tokens_ * row));
+  VSA_TRY(take(wide_, token_, num_tokens_ * wide));
+  VSA_TRY(take(patches_, token_, num_tokens_ * c.in_channels * c.patch.volume()));
+  VSA_TRY(take(head_out_, DType::kF32, num_tokens_ * c.out_channels * c.patch.volume()));
+  VSA_TRY(take(q_pooled_, DType::kF32, pooled));
+  VSA_TRY(take(k_pooled_, DType::kF32, pooled));
+  return take(modulations_, DType::kF32, (c.num_layers * kPerLayer + 2) * row);
+}
+
+Status DeviceSteps::bring_angles() {
+  const auto size = static_cast<size_t>(num_tokens_ * config().head_dim / 2);
+  std::vector<float> cos(size);
+  std::vector<float> sin(size);
+  nn::Rope(grid_, config().head_dim).write_tables(cos.data(), sin.data());
+  Result<Array> there = memory().f32(cos);
+  VSA_TRY(there.status());
+  cos_ = std::move(*there);
+  there = memory().f32(sin);
+  VSA_TRY(there.status());
+  sin_ = std::move(*there);
+  return {};
+}
+
+Status DeviceSteps::bring_modulations(float timestep) {
+  if (timestep_ == timestep) return {};
+  const Modulations all = model_.modulation_.at(timestep, space_);
+  std::vector<float> rows;
+  const auto add = [&](const std::vector<float>& row) {
+    rows.insert(rows.end(), row.begin(), row.end());
+  };
+  for (const Modulation& m : all.layers) {
+    for (const auto* row : {&m.shift1, &m.scale1, &m.gate1, &m.shift2, &m.scale2, &m.gate2}) {
+      add(*row);
+    }
+  }
+  add(all.head_shift);
+  add(all.head_scale);
+  VSA_TRY(memory().copy_in_rounded(modulations_.data(), DType::kF32, rows));
+  timestep_ = timestep;
+  return {};
+}
+
+const void* DeviceSteps::modulation(int64_t layer, int64_t n) const {
+  return static_cast<const float*>(modulations_.data()) +
+         (layer * kPerLayer + n) * config().width();
+}
+
+Tensor DeviceSteps::qkv(int64_t index) const {
+  return part(wide_.data(), token_, config(),
+              {.rows = num_tokens_, .index = index, .of = model_.has_gates_ ? 4 : 3});
+}
+
+Tensor DeviceSteps::tokens(const Array& buffer) const {
+  return part(buffer.data(), token_, config(), {.rows = num_tokens_});
+}
+
+Status DeviceSteps::residual_norm(const Norm& norm) {
+  return vsa::residual_norm(memory().context(),
+                            {.x = part(x_.data(), DType::kF32, config(), {.rows = num_tokens_}),
+                             .y = norm.add ? ConstTensor(tokens(b_)) : ConstTensor{},
+                             .gate = vector(norm.gate, config()),
+                             .scale = vector(norm.scale, config()),
+                             .shift = vector(norm.shift, config()),
+                             .eps = config().eps,
+                             .out = tokens(n_)});
+}
+
+Status DeviceSteps::norm_after(int64_t layer, const Norm& added) {
+  Norm norm = added;
+  // Behind the last layer the head's shift and scale are where a layer has its first two.
+  norm.shift = modulation(layer + 1, kShift1);
+  norm.scale = modulation(layer + 1, kScale1);
+  return residual_norm(norm);
+}
+
+Status DeviceSteps::begin(const float* latents, float timestep) {
+  VSA_TRY(bring_modulations(timestep));
+  const nn::PatchLayout layout = patch_layout(config(), config().in_channels, grid_);
+  std::vector<float> rows(static_cast<size_t>(num_tokens_ * layout.width()));
+  nn::parallel_rows(num_tokens_, [&](const nn::RowBlock& block) {
+    nn::patchify(layout, latents, block.begin, block.end,
+                 rows.data() + block.begin * layout.width());
+  });
+  VSA_TRY(memory().copy_in_rounded(patches_.data(), token_, rows));
+  VSA_TRY(model_.patch_embedding_.forward(memory(), patches_.data(), num_tokens_, x_.data()));
+  return norm_after(-1, {});
+}
+
+Status DeviceSteps::project(int64_t layer) {
+  const Layer& weights = this->layer(layer);
+  VSA_TRY(weights.qkv_gate.forward(memory(), n_.data(), num_tokens_, wide_.data()));
+  NormTokens how{.weight = &weights.norm_q, .cos = &cos_, .sin = &sin_, .pooled = &q_pooled_};
+  VSA_TRY(norm_tokens(memory(), config(), plan_, qkv(0), how));
+  how.weight = &weights.norm_k;
+  how.pooled = &k_pooled_;
+  return norm_tokens(memory(), config(), plan_, qkv(1), how);
+}
+
+Result<DeviceLut> DeviceSteps::full_lut(int64_t num_kv_tiles) const {
+  const LutDims dims{.batch = 1,
+                     .num_heads = config().num_heads,
+                     .num_q_tiles = run_plan_.num_tiles(),
+                     .pitch = num_kv_tiles};
+  const LutBuffer host = LutBuffer::dense(dims);
+  const int64_t rows = dims.num_heads * dims.num_q_tiles;
+  DeviceLut lut{.index = {}, .count = {}, .dims = dims};
+  for (const auto& [to, from, elements] :
+       {std::tuple{&lut.index, host.view().index, rows * dims.pitch},
+        std::tuple{&lut.count, host.view().count, rows}}) {
+    const int64_t bytes = elements * static_cast<int64_t>(sizeof(int32_t));
+    Result<Array> array = memory().array(bytes);
+    VSA_TRY(array.status());
+    VSA_TRY(memory().copy_in(array->data(), from, bytes));
+    *to = std::move(*array);
+  }
+  return lut;
+}
+
+Status DeviceSteps::attend_self(int64_t /*layer*/, int64_t topk, int64_t* kept) {
+  // Without gates the coarse branch only selects, and a dense layer selects nothing.
+  const bool dense = topk == plan_.num_tiles() && !model_.has_gates_;
+  return dense ? attend_densely(kept) : attend_sparsely(topk, kept);
+}
+
+Status DeviceSteps::attend_densely(int64_t* kept) {
+  if (dense_lut_.index.empty()) {
+    Result<DeviceLut> lut = full_lut(run_plan_.num_tiles());
+    VSA_TRY(lut.status());
+    dense_lut_ = std::move(*lut);
+  }
+  if (kept != nullptr) *kept = config().num_heads * plan_.num_tiles() * plan_.num_tiles();
+  return fine(memory().context(), {.q = qkv(0),
+                                   .k = qkv(1),
+                                   .v = qkv(2),
+                                   .q_plan = &run_plan_,
+                                   .kv_plan = &run_plan_,
+                                   .lut = dense_lut_.view(),
+                                   .out = tokens(a_)});
+}
+
+Status DeviceSteps::attend_sparsely(int64_t topk, int64_t* kept) {
+  const Dims pooled{
+      .num_heads = config().num_heads, .seq_len = plan_.num_tiles(), .head_dim = config().head_dim};
+  AttentionArgs args;
+  args.q = qkv(0);
+  args.k = qkv(1);
+  args.v = qkv(2);
+  args.gate_coarse = model_.has_gates_ ? Gate::tensor(qkv(3)) : Gate::zero();
+  args.q_plan = &plan_;
+  args.kv_plan = &plan_;
+  args.select.topk = topk;
+  args.q_pooled = ConstTensor::bhsd(q_pooled_.data(), DType::kF32, pooled);
+  args.k_pooled = ConstTensor::bhsd(k_pooled_.data(), DType::kF32, pooled);
+  args.out = tokens(a_);
+  const int64_t rows = config().num_heads * plan_.num_tiles();
+  if (kept != nullptr) {
+    if (selection_.dims.pitch != topk || selection_.index.empty()) {
+      Result<Array> index = memory().array(rows * topk * static_cast<int64_t>(sizeof(int32_t)));
+      VSA_TRY(index.status());
+      Result<Array> count = memory().array(rows * static_cast<int64_t>(sizeof(int32_t)));
+      VSA_TRY(count.status());
+      selection_ = {.index = std::move(*index),
+                    .count = std::move(*count),
+                    .dims = {.batch = 1,
+                             .num_heads = config().num_heads,
+                             .num_q_tiles = plan_.num_tiles(),
+                             .pitch = topk}};
+    }
+    args.lut_out = selection_.view();
+  }
+  VSA_TRY(attention_forward(memory().context(), args));
+  if (kept == nullptr) return {};
+  std::vector<int32_t> counts(static_cast<size_t>(rows));
+  VSA_TRY(memory().copy_out(counts.data(), selection_.count.data(), selection_.count.size_bytes()));
+  *kept = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  return {};
+}
+
+Status DeviceSteps::attend_text(int64_t layer, const TextContext& text) {
+  const Layer& weights = this->layer(layer);
+  const auto& keys = dynamic_cast<const Text&>(text);
+  VSA_TRY(weights.out.forward(memory(), a_.data(), num_tokens_, b_.data()));
+  VSA_TRY(residual_norm({.add = true,
+                         .gate = modulation(layer, kGate1),
+                         .scale = weights.text_norm_weight.data(),
+                         .shift = weights.text_norm_bias.data()}));
+  VSA_TRY(weights.text_q.forward(memory(), n_.data(), num_tokens_, b_.data()));
+  VSA_TRY(norm_tokens(memory(), config(), run_plan_, tokens(b_), {.weight = &weights.text_norm_q}));
+  if (text_lut_.dims.pitch != keys.plan.num_tiles() || text_lut_.index.empty()) {
+    Result<DeviceLut> lut = full_lut(keys.plan.num_tiles());
+    VSA_TRY(lut.status());
+    text_lut_ = std::move(*lut);
+  }
+  void* const kv = keys.key_values[static_cast<size_t>(layer)].data();
+  const auto of_text = [&](int64_t index) {
+    return part(kv, token_, config(), {.rows = keys.plan.seq_len(), .index = index, .of = 2});
+  };
+  VSA_TRY(fine(memory().context(), {.q = tokens(b_),
+                                    .k = of_text(0),
+                                    .v = of_text(1),
+                                    .q_plan = &run_plan_,
+                                    .kv_plan = &keys.plan,
+                                    .lut = text_lut_.view(),
+                                    .out = tokens(a_)}));
+  VSA_TRY(weights.text_out.forward(memory(), a_.data(), num_tokens_, b_.data()));
+  return residual_norm(
+      {.add = true, .scale = modulation(layer, kScale2), .shift = modulation(layer, kShift2)});
+}
+
+Status DeviceSteps::feed_forward(int64_t layer) {
+  const Layer& weights = this->layer(layer);
+  VSA_TRY(
+      weights.up.forward(memory(), n_.data(), num_tokens_, wide_.data(), Activation::kGeluTanh));
+  VSA_TRY(weights.down.forward(memory(), wide_.data(), num_tokens_, b_.data()));
+  return norm_after(layer, {.add = true, .gate = modulation(layer, kGate2)});
+}
+
+Result<bool> DeviceSteps::finite() {
+  std::vector<float> x(static_cast<size_t>(num_tokens_ * config().width()));
+  VSA_TRY(read_residual(x));
+  return std::ranges::all_of(x, [](float e) { return std::isfinite(e); });
+}
+
+Status DeviceSteps::end(float* velocity) {
+  const nn::PatchLayout layout = patch_layout(config(), config().out_channels, grid_);
+  VSA_TRY(model_.head_.forward(memory(), n_.data(), num_tokens_, head_out_.data()));
+  std::vector<float> rows(static_cast<size_t>(num_tokens_ * layout.width()));
+  VSA_TRY(memory().copy_out(rows.data(), head_out_.data(), head_out_.size_bytes()));
+  nn::parallel_rows(num_tokens_, [&](const nn::RowBlock& block) {
+    nn::unpatchify(layout, rows.data() + block.begin * layout.width(), block.begin, block.end,
+                   velocity);
+  });
+  return {};
+}
+
+Status DeviceSteps::read_residual(std::span<float> x) {
+  return memory().copy_out(x.data(), x_.data(), std::ssize(x) * size_bytes(DType::kF32));
+}
+
+}  // namespace vsa::dit::device
