@@ -19,7 +19,7 @@ if [ -n "${3:-}" ]; then
   # What depends on PyTorch's version: the operators. What is above them sees Python alone, and diffusers has a version
   # of its own.
   operators=$(for name in attention bad_input compat_aiter compile errors hostile_arguments host_cost lists \
-    registration stages; do echo "tests/torch/test_$name.py"; done)
+    passes registration stages; do echo "tests/torch/test_$name.py"; done)
   # shellcheck disable=SC2086  # a list of files
   PYTHONPATH=build/site "$3" -m pytest -m "not gpu" $operators
 fi

@@ -46,6 +46,13 @@ STABLE_TORCH_LIBRARY(vsa, m) {
       "Tensor dkey, Tensor dvalue)");
   m.def("tile(Tensor x, SymInt[]? grid, int[] tile_shape, SymInt[]? prefix) -> Tensor");
   m.def("untile(Tensor tiled, SymInt[]? grid, int[] tile_shape, SymInt[]? prefix) -> Tensor");
+  m.def(
+      "norm_rope_pool(Tensor(a!) x, SymInt[]? grid, int[] tile_shape, SymInt[]? prefix, str norm, "
+      "float eps=1e-6, Tensor? weight=None, Tensor? rstd=None, Tensor? cos=None, Tensor? sin=None, "
+      "bool pool=True) -> Tensor");
+  m.def(
+      "residual_norm(Tensor(a!) x, Tensor? y=None, Tensor? gate=None, Tensor? scale=None, Tensor? "
+      "shift=None, float eps=1e-6, bool norm=True, ScalarType? out_dtype=None) -> Tensor");
   m.def("implements(str device_type, str operation) -> bool");
 }
 
@@ -64,6 +71,8 @@ void implement(Library& m) {
          TORCH_BOX(&vsa::torch_ops::block_sparse_attention_backward));
   m.impl("tile", TORCH_BOX(&vsa::torch_ops::tile));
   m.impl("untile", TORCH_BOX(&vsa::torch_ops::untile));
+  m.impl("norm_rope_pool", TORCH_BOX(&vsa::torch_ops::norm_rope_pool));
+  m.impl("residual_norm", TORCH_BOX(&vsa::torch_ops::residual_norm));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(vsa, CPU, m) { implement(m); }

@@ -82,4 +82,17 @@ TorchTensor tile(const TorchTensor& x, const OptionalInts& grid, const Ints& til
 TorchTensor untile(const TorchTensor& tiled, const OptionalInts& grid, const Ints& tile_shape,
                    const OptionalInts& prefix);
 
+/// `x` in place, and the means of its tiles [B, H, N, D]; shape [0] unless `pool`. norm: "none",
+/// "head" or "all_heads"; weight [1, 1, H, D], rstd [B, S, 1 or H, 1], cos and sin [1, S, 1, D /
+/// 2].
+TorchTensor norm_rope_pool(const TorchTensor& x, const OptionalInts& grid, const Ints& tile_shape,
+                           const OptionalInts& prefix, const std::string& norm, double eps,
+                           const OptionalTensor& weight, const OptionalTensor& rstd,
+                           const OptionalTensor& cos, const OptionalTensor& sin, bool pool);
+/// `x` in place if there is a `y`, and its norm; shape [0] unless `norm`. gate, scale and shift are
+/// [B, 1, H, D]; out_dtype is by default that of y, else that of x.
+TorchTensor residual_norm(const TorchTensor& x, const OptionalTensor& y, const OptionalTensor& gate,
+                          const OptionalTensor& scale, const OptionalTensor& shift, double eps,
+                          bool norm, std::optional<ScalarType> out_dtype);
+
 }  // namespace vsa::torch_ops

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from vsa_torch._library import BACKWARD
+from vsa_torch._library import BACKWARD, IN_PLACE
 from vsa_torch.tiling import count_tiles
 
 
@@ -92,6 +92,20 @@ def _(x, grid, tile_shape, prefix):
 @torch.library.register_fake("vsa::untile")
 def _(tiled, grid, tile_shape, prefix):
     return tiled.new_empty((tiled.shape[0], math.prod(grid) + sum(prefix or ()), *tiled.shape[2:]))
+
+
+@torch.library.register_fake("vsa::norm_rope_pool")
+def _(x, grid, tile_shape, prefix, norm, eps=1e-6, weight=None, rstd=None, cos=None, sin=None, pool=True):
+    if not pool:
+        return x.new_empty((0,), dtype=_tile_dtype(x))
+    tiles = count_tiles(grid, tile_shape, prefix)
+    return x.new_empty((x.shape[0], x.shape[2], tiles, x.shape[3]), dtype=_tile_dtype(x))
+
+
+@torch.library.register_fake("vsa::residual_norm")
+def _(x, y=None, gate=None, scale=None, shift=None, eps=1e-6, norm=True, out_dtype=None):
+    dtype = out_dtype or (x if y is None else y).dtype
+    return x.new_empty(x.shape if norm else (0,), dtype=dtype)
 
 
 # --- autograd ------------------------------------------------------------------------------------
@@ -265,3 +279,31 @@ def _no_gradient(ctx, *grads):
 
 
 torch.library.register_autograd("vsa::inference", _no_gradient)
+
+
+# The operators that change their first argument have no derivative, and PyTorch takes no autograd formula for such
+# ones. This kernel refuses a gradient and, as in-place operators do, counts up the version of what it changes.
+
+_NAMES = {name: [argument.name for argument in getattr(torch.ops.vsa, name).default._schema.arguments]
+          for name in IN_PLACE}
+
+
+def _without_gradient(name):
+    operator, names = getattr(torch.ops.vsa, name).default, _NAMES[name]
+
+    def kernel(*arguments):
+        if torch.is_grad_enabled():
+            for argument, value in zip(names, arguments):
+                if isinstance(value, torch.Tensor) and value.requires_grad:
+                    raise NotImplementedError(f"[{name}] {argument}: expected requires_grad=False or torch.no_grad(), "
+                                              "got requires_grad=True; the operator has no gradient")
+        result = below_autograd(operator, arguments)
+        if name != "residual_norm" or (len(arguments) > 1 and arguments[1] is not None):  # without y, x is only read
+            torch.autograd.graph.increment_version(arguments[0])
+        return result
+    return kernel
+
+
+_AUTOGRAD_OF_IN_PLACE = torch.library.Library("vsa", "IMPL")
+for _name in IN_PLACE:
+    _AUTOGRAD_OF_IN_PLACE.impl(_name, _without_gradient(_name), "Autograd")
