@@ -64,6 +64,8 @@ while [ $# -gt 0 ]; do
       group fine 40 gpu_tests '*GpuStages.Fine/*'
       group backward 60 gpu_tests '*GpuBackward*'
       group rest 60 gpu_tests '-*GpuStages.*:*GpuBackward*'
+      # The model is that of VSA_TEST_MODEL, or of the checkout that this runs in.
+      VSA_TEST_MODEL=${VSA_TEST_MODEL:-$PWD/models/wan-toy} group runtime 120 gpu_runtime_tests '*'
       # The bundle's vsa has no `inspect`, which needs the libraries of video.
       VSA_TEST_CLI=$here/vsa group cli 60 cli_cuda_tests '-CliCuda.Inspect*:CliCuda.Without*'
       ;;

@@ -1,0 +1,152 @@
+// The shipped model's transformer on a card, in bf16, beside the CPU's in f32.
+#include "runtime/dit/transformer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "runtime/dit/cpu/model.h"
+#include "runtime/dit/device/memory_needed.h"
+#include "runtime/dit/device/model.h"
+#include "runtime/model_folder.h"
+#include "runtime/pipeline.h"
+#include "runtime/video/quality.h"
+#include "tests/runtime_support/arrays.h"
+#include "vsa/vendor_library.h"
+
+namespace vsa::test {
+namespace {
+
+/// The folder of the model; VSA_TEST_MODEL where these tests run without the sources.
+std::filesystem::path model_folder() {
+  const char* const named = std::getenv("VSA_TEST_MODEL");
+  if (named != nullptr) return named;
+  return std::filesystem::path(VSA_SOURCE_DIR) / "models/wan-toy";
+}
+
+/// Why the tests cannot run here; empty if they can.
+std::string missing() {
+  const BackendInfo cuda = backends()[static_cast<size_t>(BackendId::kCuda)];
+  if (!cuda.available) return cuda.detail;
+  const auto libraries = vendor_libraries(BackendId::kCuda);
+  return libraries.front().available ? "" : libraries.front().detail;
+}
+
+#define VSA_NEEDS_CARD \
+  if (!missing().empty()) GTEST_SKIP() << missing()
+
+constexpr Grid kGrid{8, 16, 16};  // 16 frames of 64x64: 32 tiles of 4x4x4
+// bf16 rounds every activation to 2^-9: over 7 layers of three additions each, independent
+// roundings of the residual's inputs add up to about sqrt(21) * 2^-9 = 0.9 % of its size.
+constexpr double kBf16 = 2e-2;
+
+double distance(std::span<const float> got, std::span<const float> want) {
+  double error = 0.0;
+  double size = 0.0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
+    size += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return std::sqrt(error / size);
+}
+
+class GpuTransformer : public testing::Test {
+ protected:
+  void load() {
+    folder_ = runtime::ModelFolder::open(model_folder()).value();
+    checkpoint_ = folder_->open_transformer().value();
+    dit::LoadReport report;
+    weights_ = dit::find_weights(folder_->transformer, checkpoint_, report).value();
+    memory_ = device::Memory::of(BackendId::kCuda).value();
+    there_ = dit::device::DeviceModel::load(weights_, memory_).value();
+  }
+
+  std::vector<float> predict(dit::Model& model, int64_t topk, float timestep = 700.0F) const {
+    const int64_t rows = folder_->max_sequence_length;
+    text::TextEmbedding text{
+        .rows = nn::Buffer(rows * folder_->transformer.text_dim), .num_rows = rows, .num_valid = 9};
+    std::fill_n(text.rows.data(), text.rows.size(), 0.0F);
+    std::ranges::copy(normal_f32(9 * folder_->transformer.text_dim, 8), text.rows.data());
+    const auto context = model.prepare_text(text).value();
+    const auto steps = model.make_steps(kGrid, TilePlan::grid(kGrid, {4, 4, 4}).value()).value();
+    const auto latents = normal_f32(
+        kGrid.num_tokens() * folder_->transformer.patch.volume() * folder_->transformer.in_channels,
+        9);
+    std::vector<float> velocity(latents.size());
+    const std::vector<int64_t> kept(static_cast<size_t>(folder_->transformer.num_layers), topk);
+    throw_if_error(dit::forward({.latents = latents.data(),
+                                 .timestep = timestep,
+                                 .text = context.get(),
+                                 .topk = kept,
+                                 .on_layer = {},
+                                 .velocity = velocity.data()},
+                                *steps, {}));
+    return velocity;
+  }
+
+  std::optional<runtime::ModelFolder> folder_;
+  io::Checkpoint checkpoint_;
+  dit::WanWeights weights_;
+  std::shared_ptr<device::Memory> memory_;
+  std::unique_ptr<dit::Model> there_;
+};
+
+TEST_F(GpuTransformer, PredictsWhatTheCpuPredicts) {
+  VSA_NEEDS_CARD;
+  load();
+  const auto here = dit::cpu::make_model(weights_, Context{}).value();
+  // Of all tiles: a selection of a few may differ where two scores are nearly equal.
+  const int64_t all = TilePlan::grid(kGrid, {4, 4, 4}).value().num_tiles();
+  for (const float timestep : {990.0F, 700.0F, 100.0F}) {
+    SCOPED_TRACE(timestep);
+    EXPECT_LT(distance(predict(*there_, all, timestep), predict(*here, all, timestep)), kBf16);
+  }
+}
+
+TEST_F(GpuTransformer, GivesTheSameBitsTwice) {
+  VSA_NEEDS_CARD;
+  load();
+  EXPECT_EQ(predict(*there_, 4), predict(*there_, 4));
+}
+
+TEST_F(GpuTransformer, TakesTheMemoryThatWasPredicted) {
+  VSA_NEEDS_CARD;
+  load();
+  static_cast<void>(predict(*there_, 4));
+  const int64_t needed =
+      dit::device::memory_needed_bytes(weights_, {.token_dtype = DType::kBF16,
+                                                  .grid = kGrid,
+                                                  .num_tiles = 32,
+                                                  .topk = 4,
+                                                  .text_rows = folder_->max_sequence_length});
+  EXPECT_NEAR(static_cast<double>(memory_->most_bytes_taken()), static_cast<double>(needed),
+              0.1 * static_cast<double>(needed));
+}
+
+TEST(GpuRuntime, GeneratesTheVideoOfTheCpu) {
+  VSA_NEEDS_CARD;
+  runtime::GenerateOptions options;
+  options.model = model_folder();
+  options.prompt = "a red circle moving right";
+  options.seed = 3;
+  options.attention = runtime::Attention::kDense;
+  runtime::GenerateReport report;
+  const auto want = runtime::generate(options, report);
+  ASSERT_TRUE(want.ok()) << want.status().message();
+  options.backend = BackendId::kCuda;
+  const auto got = runtime::generate(options, report);
+  ASSERT_TRUE(got.ok()) << got.status().message();
+  const auto again = runtime::generate(options, report);
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_TRUE(got->rgb == again->rgb) << "the same seed on one card";
+  for (const video::FrameQuality& frame : video::compare(*got, *want).value()) {
+    EXPECT_GT(frame.psnr_db, 30.0);
+  }
+}
+
+}  // namespace
+}  // namespace vsa::test
