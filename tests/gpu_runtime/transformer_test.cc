@@ -143,9 +143,9 @@ TEST(GpuRuntime, GeneratesTheVideoOfTheCpu) {
   const auto again = runtime::generate(options, report);
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_TRUE(got->rgb == again->rgb) << "the same seed on one card";
-  for (const video::FrameQuality& frame : video::compare(*got, *want).value()) {
-    EXPECT_GT(frame.psnr_db, 30.0);
-  }
+  const auto quality = video::compare(*got, *want);
+  ASSERT_TRUE(quality.ok()) << quality.status().message();
+  for (const video::FrameQuality& frame : *quality) EXPECT_GT(frame.psnr_db, 30.0);
 }
 
 }  // namespace
