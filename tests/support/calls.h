@@ -3,11 +3,10 @@
 // partial).
 #pragma once
 
+#include <type_traits>
+
 #include "tests/support/arena.h"
-#include "vsa/attention.h"
-#include "vsa/linear.h"
-#include "vsa/norm_rope_pool.h"
-#include "vsa/residual_norm.h"
+#include "vsa/stage_list.h"
 
 namespace vsa::test {
 
@@ -215,5 +214,21 @@ struct AttentionBackwardCall : CallBase {
                              .dgate_fine = q_like()};
   Status run() const { return attention_backward(context, args); }
 };
+
+template <class Args, class... Calls>
+struct FindCall;
+template <class Args, class First, class... Rest>
+struct FindCall<Args, First, Rest...>
+    : std::conditional_t<std::is_same_v<decltype(First::args), Args>, std::type_identity<First>,
+                         FindCall<Args, Rest...>> {};
+
+/// The valid call with these arguments. Tests of all stages take it for each stage of the list, so
+/// they do not compile until a new stage has one here.
+template <class Args>
+using ValidCall =
+    typename FindCall<Args, TileCall, UntileCall, PoolCall, NormRopePoolCall, LinearCall,
+                      ResidualNormCall, PoolBackwardCall, CoarseCall, CoarseBackwardCall,
+                      SelectCall, FineCall, FineBackwardCall, CombineCall, CombineBackwardCall,
+                      AttentionCall, AttentionBackwardCall>::type;
 
 }  // namespace vsa::test

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/support/random.h"
+#include "vsa/stage_list.h"
 #include "vsa/vsa.h"
 
 namespace vsa::test {
@@ -48,25 +49,17 @@ constexpr vsa_context kReference{.struct_size = sizeof(vsa_context),
                                  .workspace_bytes = 0,
                                  .workspace_query = nullptr};
 
+template <class Args>
+Args args_of(vsa_status (*)(const vsa_context*, const Args*)) {
+  return {};
+}
+
 /// Calls visit(operation, function, Args{}) for every entrance that takes a context.
 template <class Visit>
 void for_each_call(Visit visit) {
-  visit("tile", vsa_tile, vsa_tile_args{});
-  visit("untile", vsa_untile, vsa_untile_args{});
-  visit("pool", vsa_pool, vsa_pool_args{});
-  visit("norm_rope_pool", vsa_norm_rope_pool, vsa_norm_rope_pool_args{});
-  visit("linear", vsa_linear, vsa_linear_args{});
-  visit("residual_norm", vsa_residual_norm, vsa_residual_norm_args{});
-  visit("pool_backward", vsa_pool_backward, vsa_pool_backward_args{});
-  visit("coarse", vsa_coarse, vsa_coarse_args{});
-  visit("coarse_backward", vsa_coarse_backward, vsa_coarse_backward_args{});
-  visit("select", vsa_select, vsa_select_args{});
-  visit("fine", vsa_fine, vsa_fine_args{});
-  visit("fine_backward", vsa_fine_backward, vsa_fine_backward_args{});
-  visit("combine", vsa_combine, vsa_combine_args{});
-  visit("combine_backward", vsa_combine_backward, vsa_combine_backward_args{});
-  visit("attention_forward", vsa_attention_forward, vsa_attention_args{});
-  visit("attention_backward", vsa_attention_backward, vsa_attention_backward_args{});
+#define VSA_VISIT(stage, Args, fields) visit(#stage, vsa_##stage, args_of(vsa_##stage));
+  VSA_FOR_EACH_STAGE(VSA_VISIT)
+#undef VSA_VISIT
 }
 
 TEST(CApi, NullsAndSizesAreRefusedByName) {

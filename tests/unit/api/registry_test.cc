@@ -12,10 +12,12 @@ TEST(Registry, EveryBackendIsListedWithAReasonIfAbsent) {
   ASSERT_EQ(all.size(), 4U);
   for (size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(all[i].id, static_cast<BackendId>(i));
+    EXPECT_NE(name(all[i].id), "unknown");
     EXPECT_FALSE(all[i].detail.empty());
   }
   EXPECT_TRUE(all[0].available);
   EXPECT_FALSE(all[3].available);
+  EXPECT_EQ(name(static_cast<BackendId>(all.size())), "unknown") << "not in the list";
 }
 
 TEST(Registry, NamesThereAndBack) {
@@ -44,10 +46,9 @@ TEST(Registry, TablesBelongToTheirId) {
 }
 
 TEST(Registry, ImplementsWhatTheTableHas) {
-  for (const char* call :
-       {"tile", "untile", "pool", "norm_rope_pool", "linear", "residual_norm", "coarse", "select",
-        "fine", "combine", "pool_backward", "coarse_backward", "fine_backward", "combine_backward",
-        "attention_forward", "attention_backward"}) {
+#define VSA_NAME(stage, Args, fields) #stage,
+  for (const char* call : {VSA_FOR_EACH_STAGE(VSA_NAME)}) {
+#undef VSA_NAME
     EXPECT_TRUE(implements(BackendId::kReference, call)) << call;
     EXPECT_FALSE(implements(BackendId::kHip, call)) << call;
   }

@@ -19,21 +19,9 @@ void expect_runs(BackendId backend) {
 class EveryBackend : public testing::TestWithParam<BackendId> {};
 
 TEST_P(EveryBackend, RunsEveryValidCall) {
-  expect_runs<TileCall>(GetParam());
-  expect_runs<UntileCall>(GetParam());
-  expect_runs<PoolCall>(GetParam());
-  expect_runs<PoolBackwardCall>(GetParam());
-  expect_runs<NormRopePoolCall>(GetParam());
-  expect_runs<ResidualNormCall>(GetParam());
-  expect_runs<CoarseCall>(GetParam());
-  expect_runs<CoarseBackwardCall>(GetParam());
-  expect_runs<SelectCall>(GetParam());
-  expect_runs<FineCall>(GetParam());
-  expect_runs<FineBackwardCall>(GetParam());
-  expect_runs<CombineCall>(GetParam());
-  expect_runs<CombineBackwardCall>(GetParam());
-  expect_runs<AttentionCall>(GetParam());
-  expect_runs<AttentionBackwardCall>(GetParam());
+#define VSA_EXPECT_RUNS(stage, Args, fields) expect_runs<ValidCall<Args>>(GetParam());
+  VSA_FOR_EACH_STAGE(VSA_EXPECT_RUNS)
+#undef VSA_EXPECT_RUNS
 }
 
 /// The bytes of a call's memory after it ran with that scale.

@@ -16,22 +16,9 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 /// Calls f.template operator()<Setup>(operation) for every entrance.
 template <class F>
 void for_each_entrance(F f) {
-  f.template operator()<TileCall>("tile");
-  f.template operator()<UntileCall>("untile");
-  f.template operator()<PoolCall>("pool");
-  f.template operator()<NormRopePoolCall>("norm_rope_pool");
-  f.template operator()<LinearCall>("linear");
-  f.template operator()<ResidualNormCall>("residual_norm");
-  f.template operator()<PoolBackwardCall>("pool_backward");
-  f.template operator()<CoarseCall>("coarse");
-  f.template operator()<CoarseBackwardCall>("coarse_backward");
-  f.template operator()<SelectCall>("select");
-  f.template operator()<FineCall>("fine");
-  f.template operator()<FineBackwardCall>("fine_backward");
-  f.template operator()<CombineCall>("combine");
-  f.template operator()<CombineBackwardCall>("combine_backward");
-  f.template operator()<AttentionCall>("attention_forward");
-  f.template operator()<AttentionBackwardCall>("attention_backward");
+#define VSA_CALL_WITH(stage, Args, fields) f.template operator()<ValidCall<Args>>(#stage);
+  VSA_FOR_EACH_STAGE(VSA_CALL_WITH)
+#undef VSA_CALL_WITH
 }
 
 TEST(ValidateCalls, Context) {
