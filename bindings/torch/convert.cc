@@ -40,8 +40,7 @@ BackendId choose_backend(MemoryKind memory, std::optional<DType> dtype) {
   BackendId best = BackendId::kReference;
   int best_rank = -1;
   // backends() would look for devices, and a call on the CPU must not initialise a driver.
-  for (int i = 0; name(static_cast<BackendId>(i)) != "unknown"; ++i) {
-    const auto id = static_cast<BackendId>(i);
+  for (const BackendId id : kBackendIds) {
     const Result<BackendTraits> traits = backend_traits(id);
     if (!traits.ok() || traits->memory != memory) continue;
     const bool takes_it = dtype && traits->token_dtypes.contains(*dtype);

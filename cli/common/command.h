@@ -34,7 +34,7 @@ struct BackendOptions {
   void add_to(CLI::App& command);
   /// Throws Failure(kUnsupported) for a backend that is absent here.
   Context context() const;
-  /// For commands of which the CPU backend alone runs on several threads.
+  /// For commands that run on several threads only where the backend does.
   void warn_of_unused_threads() const;
 };
 

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "cli/common/command.h"
 #include "cli/common/failure.h"
@@ -19,12 +21,14 @@ void add_example(CLI::App& command, const std::string& example) {
 }
 
 void BackendOptions::add_to(CLI::App& command) {
+  std::vector<std::string> names;
+  for (const BackendId id : kBackendIds) names.emplace_back(name(id));
   add_choice(command,
              {.names = "--backend",
               .kind = {},
               .help = "the backend that computes",
               .default_value = backend},
-             {"reference", "cpu", "cuda", "hip"}, backend);
+             names, backend);
   add_whole(
       command, "--threads", threads, {.least = 0, .most = kMaxThreads},
       "threads to compute with; 0: OMP_NUM_THREADS, or as many as this process has processors");
@@ -42,7 +46,7 @@ Context BackendOptions::context() const {
 }
 
 void BackendOptions::warn_of_unused_threads() const {
-  if (threads != 0 && backend != "cpu") {
+  if (threads != 0 && !take(backend_traits(take(backend_from_name(backend)))).has_threads) {
     warn(fmt::format("--threads: has no effect with --backend {}", backend));
   }
 }

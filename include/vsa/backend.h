@@ -1,6 +1,7 @@
 // Which implementation runs, and the context every call takes. Host-only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,6 +13,10 @@
 namespace vsa {
 
 enum class BackendId : int { kReference = 0, kCpu = 1, kCuda = 2, kHip = 3 };
+
+/// All backends vsa knows, compiled in or not, in the order of their values.
+inline constexpr std::array kBackendIds{BackendId::kReference, BackendId::kCpu, BackendId::kCuda,
+                                        BackendId::kHip};
 
 /// "reference", "cpu", "cuda", "hip"; "unknown" for a value outside the enum.
 std::string_view name(BackendId id);
@@ -26,7 +31,7 @@ struct BackendInfo {
       detail;  ///< if available, what it runs on ("AVX-512 (AVX3_ZEN4)"); else why it is absent
 };
 
-/// All backends vsa knows, compiled in or not, in the order of BackendId.
+/// Of each of kBackendIds.
 std::vector<BackendInfo> backends();
 
 /// Whether the backend is compiled in and has the call of that name ("fine_backward", say),
@@ -47,6 +52,7 @@ struct BackendTraits {
   MemoryKind memory = MemoryKind::kHost;
   bool has_workspace = false;  ///< calls need Context::workspace, see workspace_query
   bool has_streams = false;    ///< calls only enqueue on Context::stream
+  bool has_threads = false;    ///< calls run on Context::num_threads threads
   /// What a user can do about a dtype or head_dim that is not taken; for messages.
   std::string_view dtype_remedy{};
   std::string_view head_dim_remedy{};

@@ -53,7 +53,7 @@ const char* vsa_status_name(vsa_status status) noexcept {
 
 const char* vsa_version(void) noexcept { return VSA_VERSION_STRING; }
 
-int32_t vsa_num_backends(void) noexcept { return static_cast<int32_t>(BackendId::kHip) + 1; }
+int32_t vsa_num_backends(void) noexcept { return static_cast<int32_t>(kBackendIds.size()); }
 
 vsa_status vsa_get_backend_info(int32_t idx, vsa_backend_info* info) noexcept {
   return guarded([&]() -> Status {

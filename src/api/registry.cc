@@ -4,18 +4,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 namespace vsa {
 namespace {
 
-constexpr std::array kBackends{BackendId::kReference, BackendId::kCpu, BackendId::kCuda,
-                               BackendId::kHip};
+/// "reference, cpu, cuda or hip".
+std::string all_names() {
+  std::string names;
+  for (const BackendId id : kBackendIds) {
+    if (!names.empty()) names += id == kBackendIds.back() ? " or " : ", ";
+    names += name(id);
+  }
+  return names;
+}
 
 Status check_id(std::string_view operation, BackendId id) {
-  if (std::ranges::find(kBackends, id) != kBackends.end()) return {};
-  return invalid_argument(fmt::format("[{}] backend: expected reference, cpu, cuda or hip, got {}",
-                                      operation, static_cast<int>(id)));
+  if (std::ranges::find(kBackendIds, id) != kBackendIds.end()) return {};
+  return invalid_argument(fmt::format("[{}] backend: expected {}, got {}", operation, all_names(),
+                                      static_cast<int>(id)));
 }
 
 }  // namespace
@@ -38,7 +44,7 @@ Result<BackendTraits> backend_traits(BackendId id) {
 
 std::vector<BackendInfo> backends() {
   std::vector<BackendInfo> all;
-  for (const BackendId id : kBackends) {
+  for (const BackendId id : kBackendIds) {
     const BackendTable* table = find_backend(id);
     all.push_back(table != nullptr ? table->info() : BackendInfo{.id = id, .detail = absence(id)});
   }
@@ -56,11 +62,10 @@ bool implements(BackendId id, std::string_view operation) {
 }
 
 Result<BackendId> backend_from_name(std::string_view wanted) {
-  for (const BackendId id : kBackends) {
+  for (const BackendId id : kBackendIds) {
     if (wanted == name(id)) return id;
   }
-  return invalid_argument(
-      fmt::format("[backend] name: expected reference, cpu, cuda or hip, got {}", wanted));
+  return invalid_argument(fmt::format("[backend] name: expected {}, got {}", all_names(), wanted));
 }
 
 }  // namespace vsa

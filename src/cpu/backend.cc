@@ -17,6 +17,7 @@ constexpr BackendTable kTable{.id = BackendId::kCpu,
                                          .tile_dtypes = DType::kF32,
                                          .head_dim_step = 8,  // one AVX2 vector of floats
                                          .max_head_dim = 256,
+                                         .has_threads = true,
                                          .head_dim_remedy = "the reference backend takes any"},
                               VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
 

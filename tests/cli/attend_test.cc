@@ -121,6 +121,19 @@ TEST_F(CliAttend, T23_AnAbsentCoarseGateMustBeStated) {
   EXPECT_TRUE(bytes_of("zero") != bytes_of("one"));
 }
 
+TEST_F(CliAttend, P28_ThreadsOfABackendThatHasNone) {
+  write_tensors(in, {{"q", draw(2, 1)}, {"k", draw(2, 2)}, {"v", draw(2, 3)}});
+  const auto messages_of = [&](const char* backend) {
+    const RunResult result =
+        attend({"--topk", "3", "--gate-coarse", "one", "--threads", "2", "--backend", backend});
+    EXPECT_EQ(result.exit_code, 0);
+    return result.err;
+  };
+  EXPECT_THAT(messages_of("reference"),
+              testing::HasSubstr("--threads: has no effect with --backend reference\n"));
+  EXPECT_THAT(messages_of("cpu"), testing::Not(testing::HasSubstr("--threads")));
+}
+
 TEST_F(CliAttend, TheSameBytesForAnyNumberOfThreads) {
   write_tensors(in, {{"q", draw(2, 1)}, {"k", draw(2, 2)}, {"v", draw(2, 3)}});
   std::string first;

@@ -9,7 +9,7 @@ namespace {
 
 TEST(Registry, EveryBackendIsListedWithAReasonIfAbsent) {
   const std::vector<BackendInfo> all = backends();
-  ASSERT_EQ(all.size(), 4U);
+  ASSERT_EQ(all.size(), kBackendIds.size());
   for (size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(all[i].id, static_cast<BackendId>(i));
     EXPECT_NE(name(all[i].id), "unknown");
@@ -17,7 +17,7 @@ TEST(Registry, EveryBackendIsListedWithAReasonIfAbsent) {
   }
   EXPECT_TRUE(all[0].available);
   EXPECT_FALSE(all[3].available);
-  EXPECT_EQ(name(static_cast<BackendId>(all.size())), "unknown") << "not in the list";
+  EXPECT_EQ(name(static_cast<BackendId>(all.size())), "unknown") << "not in kBackendIds";
 }
 
 TEST(Registry, NamesThereAndBack) {
