@@ -190,8 +190,7 @@ void add_plan(CLI::App& app) {
       "plan", "show how a video is cut into tiles, and what sparse attention on it costs");
   // 2^20 keeps every product in range; no model comes near it.
   constexpr WholeRange kCount{.least = 1, .most = 1 << 20};
-  add_grid(command, "--grid", options->grid,
-           "size of the video in tokens: frames, rows, columns; or --model");
+  add_grid(command, "--grid", options->grid, "size of the video in tokens: frames, rows, columns");
   options->run.add_attention_to(command, "4,4,4");
   add_whole(command, "--batch-size", options->dims.batch, kCount, "videos in one call");
   add_former_name(command, "--batch", "--batch-size N is the number of videos in one call");
