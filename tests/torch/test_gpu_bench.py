@@ -24,7 +24,7 @@ import problem  # noqa: E402
 import vsa_c  # noqa: E402
 
 CPU = torch.device("cpu")
-STAGES = ["pool_qkv", "coarse", "select", "combine", "tile", "untile"]
+STAGES = ["pool_qkv", "coarse", "select", "combine", "tile", "untile", "norm_rope_pool"]
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ def test_every_contestant_of_this_library_is_right(library, local):
         assert contestant.checked() < 1e-5, contestant.what
 
 
-def test_norm_rope_pool_is_right_and_noticed_when_wrong():
-    """On the reference, as the CPU backend has none."""
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_norm_rope_pool_is_right_and_noticed_when_wrong(backend):
     library = vsa_c.Library(os.environ.get("VSA_LIBRARY") or pytest.skip("VSA_LIBRARY does not name libvsa.so"),
-                            "reference", CPU)
+                            backend, CPU)
     case = problem.TINY_CASES[0]
     s = problem.Inputs(case, library.plan(case.grid, case.tile), torch.float32, CPU, 1)
     stages = {c.what: c for c in ours_stages.contestants(library, s.plan, [s], vsa_c.SelectOptions(topk=2))}
