@@ -26,16 +26,6 @@ constexpr int64_t kLayers = 3, kTextDim = 24, kTextRows = 70, kValidRows = 5;
 // Both compute in f32, with sums in another order: near 1e-6 after three layers.
 constexpr double kSame = 2e-5;
 
-double distance(std::span<const float> got, std::span<const float> want) {
-  double error = 0.0;
-  double size = 0.0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
-    size += std::pow(static_cast<double>(want[i]), 2);
-  }
-  return std::sqrt(error / size);
-}
-
 text::TextEmbedding some_text() {
   text::TextEmbedding text{
       .rows = nn::Buffer(kTextRows * kTextDim), .num_rows = kTextRows, .num_valid = kValidRows};
@@ -107,7 +97,7 @@ TEST_P(DeviceTransformer, EveryStepIsThatOfTheCpu) {
     const auto both = [&](const auto& step) {
       throw_if_error(step(got));
       throw_if_error(step(want));
-      EXPECT_LT(distance(got.residual(), want.residual()), kSame);
+      EXPECT_LT(relative_l2(got.residual(), want.residual()), kSame);
     };
     both([&](const Ready& r) { return r.steps->begin(latents_.data(), 400.0F); });
     for (int64_t layer = 0; layer < kLayers; ++layer) {
@@ -133,7 +123,7 @@ TEST_P(DeviceTransformer, PredictsWhatTheCpuPredicts) {
       SCOPED_TRACE(testing::Message() << timestep << " top " << topk);
       std::vector<dit::LayerStats> stats(kLayers);
       const auto looked_at = predict(got, timestep, topk, stats);
-      EXPECT_LT(distance(looked_at, predict(want, timestep, topk, {})), kSame);
+      EXPECT_LT(relative_l2(looked_at, predict(want, timestep, topk, {})), kSame);
       // Without looking at each layer the host waits for the velocity alone.
       const int waits = device_.num_copies;
       EXPECT_EQ(predict(got, timestep, topk, {}), looked_at);
@@ -164,6 +154,15 @@ TEST_P(DeviceTransformer, ItsMemoryIsGivenBack) {
   EXPECT_GT(memory->most_bytes_taken(), FakeDevice::kWorkspaceBytes);
 }
 
+/// A run of that model on the device.
+runtime::GenerateOptions on_device(const std::filesystem::path& model) {
+  runtime::GenerateOptions options;
+  options.model = model;
+  options.prompt = "a star";
+  options.backend = kFake;
+  return options;
+}
+
 /// From the prompt to the frames; text encoder and sampler are the same.
 TEST(DeviceRuntime, GeneratesTheVideoOfTheCpu) {
   const ScratchDirectory folder;
@@ -171,9 +170,8 @@ TEST(DeviceRuntime, GeneratesTheVideoOfTheCpu) {
   tiny.write(folder.path());
   FakeDevice device;
   device.close();
-  runtime::GenerateOptions options;
-  options.model = folder.path();
-  options.prompt = "a star";
+  runtime::GenerateOptions options = on_device(folder.path());
+  options.backend = BackendId::kCpu;
   options.seed = 4;
   options.steps = 3;
   runtime::GenerateReport report;
@@ -202,12 +200,8 @@ TEST(DeviceRuntime, ANanIsTracedToItsLayer) {
   tiny.write(folder.path());
   FakeDevice device;
   device.close();
-  runtime::GenerateOptions options;
-  options.model = folder.path();
-  options.prompt = "a star";
-  options.backend = kFake;
   runtime::GenerateReport report;
-  const Status status = runtime::generate(options, report).status();
+  const Status status = runtime::generate(on_device(folder.path()), report).status();
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_THAT(status.message(), testing::HasSubstr("layer 1: expected finite values"));
 }
@@ -218,12 +212,8 @@ TEST(DeviceRuntime, TooLittleMemoryIsToldBeforeAnythingIsLoaded) {
   FakeDevice device;
   device.available_bytes = int64_t{32} << 20;
   device.close();
-  runtime::GenerateOptions options;
-  options.model = folder.path();
-  options.prompt = "a star";
-  options.backend = kFake;
   runtime::GenerateReport report;
-  const Status status = runtime::generate(options, report).status();
+  const Status status = runtime::generate(on_device(folder.path()), report).status();
   EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
   EXPECT_THAT(status.message(),
               testing::HasSubstr("device memory: expected at least 0.03 GiB available for the "
@@ -236,12 +226,10 @@ TEST(DeviceRuntime, TooLittleMemoryIsToldBeforeAnythingIsLoaded) {
 TEST(DeviceRuntime, WhatTheStagesDoNotTakeIsRefusedByName) {
   FakeDevice device;
   device.close();
-  runtime::GenerateOptions options;
-  options.model = std::string(VSA_SOURCE_DIR) + "/models/wan-toy";
-  options.prompt = "a star";
-  options.backend = kFake;
   runtime::GenerateReport report;
-  const Status status = runtime::generate(options, report).status();
+  const Status status =
+      runtime::generate(on_device(std::string(VSA_SOURCE_DIR) + "/models/wan-toy"), report)
+          .status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_THAT(status.message(),
               testing::HasSubstr("expected a model whose head_dim is a multiple of 8 up to 24"));

@@ -2,16 +2,18 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "runtime/io/safetensors.h"
 #include "runtime/sampler/few_step.h"
 #include "runtime/sampler/sampler.h"
+#include "tests/runtime_support/arrays.h"
 #include "tests/runtime_support/stored_tensors.h"
 
 namespace vsa::sampler {
 namespace {
+
+using test::relative_l2;
 
 using Values = std::vector<float>;
 
@@ -38,16 +40,6 @@ class SchedulerGolden : public testing::Test {
       v[i] += push_[static_cast<size_t>(step) * x.size() + i];
     }
     return v;
-  }
-
-  static double relative_l2(std::span<const float> got, std::span<const float> want) {
-    double error = 0.0;
-    double norm = 0.0;
-    for (size_t i = 0; i < want.size(); ++i) {
-      error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
-      norm += std::pow(static_cast<double>(want[i]), 2);
-    }
-    return std::sqrt(error / norm);
   }
 
   /// A run by `kind`; every step from the golden x before it, and once from its own.

@@ -9,6 +9,7 @@
 #include "runtime/vae/cpu/model.h"
 #include "runtime/vae/decoder.h"
 #include "runtime/vae/encoder.h"
+#include "tests/runtime_support/arrays.h"
 #include "tests/runtime_support/stored_tensors.h"
 #include "tests/support/compare.h"
 
@@ -23,12 +24,7 @@ constexpr double kRelativeL2 = 1e-5;
 /// A tensor of expected.safetensors.
 using Golden = test::TinyTensor;  // [channels, frames, height, width]
 
-double relative_l2(std::span<const float> got, std::span<const float> want) {
-  const auto flat = [](std::span<const float> x) {
-    return ConstTensor::bhsd(x.data(), DType::kF32, {.seq_len = 1, .head_dim = std::ssize(x)});
-  };
-  return test::relative_l2(flat(got), flat(want));
-}
+using test::relative_l2;
 
 /// The first frames of a tensor.
 std::vector<float> first_frames(const Golden& tensor, int64_t frames) {

@@ -8,6 +8,7 @@
 #include "runtime/model_folder.h"
 #include "runtime/text/cpu/umt5_steps.h"
 #include "runtime/text/umt5.h"
+#include "tests/runtime_support/arrays.h"
 #include "tests/runtime_support/rename.h"
 #include "tests/runtime_support/stored_tensors.h"
 #include "tests/support/compare.h"
@@ -30,11 +31,7 @@ class WanDiffusers : public testing::Test {
 
   static void expect_near(const std::vector<float>& got, const std::vector<float>& want) {
     ASSERT_EQ(got.size(), want.size());
-    const auto flat = [](const std::vector<float>& values) {
-      return ConstTensor::bhsd(values.data(), DType::kF32,
-                               {.seq_len = 1, .head_dim = std::ssize(values)});
-    };
-    EXPECT_LT(test::relative_l2(flat(got), flat(want)), kRelativeL2);
+    EXPECT_LT(test::relative_l2(got, want), kRelativeL2);
   }
 
   text::TextEmbedding embedding(const runtime::ModelFolder& model) const {

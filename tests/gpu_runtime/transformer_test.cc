@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -43,16 +42,6 @@ constexpr Grid kGrid{8, 16, 16};  // 16 frames of 64x64: 32 tiles of 4x4x4
 // bf16 rounds every activation to 2^-9: over 7 layers of three additions each, independent
 // roundings of the residual's inputs add up to about sqrt(21) * 2^-9 = 0.9 % of its size.
 constexpr double kBf16 = 2e-2;
-
-double distance(std::span<const float> got, std::span<const float> want) {
-  double error = 0.0;
-  double size = 0.0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
-    size += std::pow(static_cast<double>(want[i]), 2);
-  }
-  return std::sqrt(error / size);
-}
 
 class GpuTransformer : public testing::Test {
  protected:
@@ -103,7 +92,7 @@ TEST_F(GpuTransformer, PredictsWhatTheCpuPredicts) {
   const int64_t all = TilePlan::grid(kGrid, {4, 4, 4}).value().num_tiles();
   for (const float timestep : {990.0F, 700.0F, 100.0F}) {
     SCOPED_TRACE(timestep);
-    EXPECT_LT(distance(predict(*there_, all, timestep), predict(*here, all, timestep)), kBf16);
+    EXPECT_LT(relative_l2(predict(*there_, all, timestep), predict(*here, all, timestep)), kBf16);
   }
 }
 

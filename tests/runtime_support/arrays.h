@@ -17,6 +17,14 @@ inline std::vector<float> normal_f32(int64_t n, uint64_t seed) {
   return {wide.begin(), wide.end()};
 }
 
+/// relative_l2 of all numbers.
+inline double relative_l2(std::span<const float> got, std::span<const float> want) {
+  const auto flat = [](std::span<const float> x) {
+    return ConstTensor::bhsd(x.data(), DType::kF32, {.seq_len = 1, .head_dim = std::ssize(x)});
+  };
+  return relative_l2(flat(got), flat(want));
+}
+
 /// A result in f64 with, for each element, the sum of the absolute values that were added: what
 /// rounding errors are proportional to.
 struct Exact {

@@ -153,23 +153,26 @@ Status DeviceSteps::project(int64_t layer) {
   return norm_tokens(memory(), config(), plan_, qkv(1), how);
 }
 
+Result<DeviceLut> DeviceSteps::take_lut(const LutDims& dims) const {
+  const int64_t rows = dims.batch * dims.num_heads * dims.num_q_tiles;
+  constexpr auto kEntry = static_cast<int64_t>(sizeof(int32_t));
+  Result<Array> index = memory().array(rows * dims.pitch * kEntry);
+  VSA_TRY(index.status());
+  Result<Array> count = memory().array(rows * kEntry);
+  VSA_TRY(count.status());
+  return DeviceLut{.index = std::move(*index), .count = std::move(*count), .dims = dims};
+}
+
 Result<DeviceLut> DeviceSteps::full_lut(int64_t num_kv_tiles) const {
   const LutDims dims{.batch = 1,
                      .num_heads = config().num_heads,
                      .num_q_tiles = run_plan_.num_tiles(),
                      .pitch = num_kv_tiles};
   const LutBuffer host = LutBuffer::dense(dims);
-  const int64_t rows = dims.num_heads * dims.num_q_tiles;
-  DeviceLut lut{.index = {}, .count = {}, .dims = dims};
-  for (const auto& [to, from, elements] :
-       {std::tuple{&lut.index, host.view().index, rows * dims.pitch},
-        std::tuple{&lut.count, host.view().count, rows}}) {
-    const int64_t bytes = elements * static_cast<int64_t>(sizeof(int32_t));
-    Result<Array> array = memory().array(bytes);
-    VSA_TRY(array.status());
-    VSA_TRY(memory().copy_in(array->data(), from, bytes));
-    *to = std::move(*array);
-  }
+  Result<DeviceLut> lut = take_lut(dims);
+  VSA_TRY(lut.status());
+  VSA_TRY(memory().copy_in(lut->index.data(), host.view().index, lut->index.size_bytes()));
+  VSA_TRY(memory().copy_in(lut->count.data(), host.view().count, lut->count.size_bytes()));
   return lut;
 }
 
@@ -212,16 +215,12 @@ Status DeviceSteps::attend_sparsely(int64_t topk, int64_t* kept) {
   const int64_t rows = config().num_heads * plan_.num_tiles();
   if (kept != nullptr) {
     if (selection_.dims.pitch != topk || selection_.index.empty()) {
-      Result<Array> index = memory().array(rows * topk * static_cast<int64_t>(sizeof(int32_t)));
-      VSA_TRY(index.status());
-      Result<Array> count = memory().array(rows * static_cast<int64_t>(sizeof(int32_t)));
-      VSA_TRY(count.status());
-      selection_ = {.index = std::move(*index),
-                    .count = std::move(*count),
-                    .dims = {.batch = 1,
-                             .num_heads = config().num_heads,
-                             .num_q_tiles = plan_.num_tiles(),
-                             .pitch = topk}};
+      Result<DeviceLut> lut = take_lut({.batch = 1,
+                                        .num_heads = config().num_heads,
+                                        .num_q_tiles = plan_.num_tiles(),
+                                        .pitch = topk});
+      VSA_TRY(lut.status());
+      selection_ = std::move(*lut);
     }
     args.lut_out = selection_.view();
   }

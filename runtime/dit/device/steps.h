@@ -75,6 +75,9 @@ class DeviceSteps : public Steps {
   /// Of wide, q, k, v and maybe the gate.
   Tensor qkv(int64_t index) const;
   Tensor tokens(const Array& buffer) const;
+  /// Uninitialised.
+  Result<DeviceLut> take_lut(const LutDims& dims) const;
+  /// Every run of tokens keeps all tiles.
   Result<DeviceLut> full_lut(int64_t num_kv_tiles) const;
 
   const DeviceModel& model_;
