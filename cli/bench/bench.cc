@@ -53,10 +53,10 @@ struct Outcome {
   }
 };
 
-/// The PCI bus id of the GPU that the contestants run on; empty: none.
+/// By which nvidia-smi knows the GPU that the contestants run on; empty: none.
 std::string gpu_of(const std::vector<Measured>& all) {
   for (const Measured& x : all) {
-    if (x.contestant.device) return x.contestant.device->pci_bus_id();
+    if (x.contestant.device) return x.contestant.device->system_name();
   }
   return "";
 }

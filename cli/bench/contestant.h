@@ -29,8 +29,9 @@ struct Contestant {
 std::vector<std::string> bench_stages();
 
 /// Contestants of the given stages (all if empty), in that order. Those that `problem` knows to be
-/// refused have a refusal instead of a run. On the cuda backend each has copies of its inputs on
-/// the device, and the gemm is refused if it is asked for, because it runs on the processor.
+/// refused have a refusal instead of a run. Where tensors are in device memory each has copies of
+/// its inputs on the device, and the gemm is refused if it is asked for, because it runs on the
+/// processor.
 ///   dense  the fine stage with every kv tile kept
 /// Backward counts 2.5 times the FLOPs of forward, as is usual: five products of the same size
 /// instead of two, whatever a backend computes twice.

@@ -46,14 +46,14 @@ nlohmann::ordered_json range_of(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-GpuWatch::GpuWatch(const std::string& pci_bus_id) {
+GpuWatch::GpuWatch(const std::string& gpu) {
   int ends[2];
-  if (pci_bus_id.empty() || pipe2(ends, O_CLOEXEC) != 0) return;
+  if (gpu.empty() || pipe2(ends, O_CLOEXEC) != 0) return;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  const std::string id = "--id=" + pci_bus_id;
+  const std::string id = "--id=" + gpu;
   const char* arguments[] = {"nvidia-smi",    kQuery,     "--format=csv,noheader,nounits",
                              "--loop-ms=100", id.c_str(), nullptr};
   if (posix_spawnp(&pid_, arguments[0], &actions, nullptr, const_cast<char**>(arguments),

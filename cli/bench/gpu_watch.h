@@ -11,8 +11,8 @@ namespace vsa::cli {
 /// Samples ten times a second from its construction on; nothing without nvidia-smi.
 class GpuWatch {
  public:
-  /// @param pci_bus_id  of the GPU; empty: no GPU, nothing is sampled
-  explicit GpuWatch(const std::string& pci_bus_id);
+  /// @param gpu  as nvidia-smi takes it, say its PCI bus id; empty: no GPU, nothing is sampled
+  explicit GpuWatch(const std::string& gpu);
   ~GpuWatch() { stop(); }
   GpuWatch(const GpuWatch&) = delete;
   GpuWatch& operator=(const GpuWatch&) = delete;

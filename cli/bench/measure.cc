@@ -74,10 +74,10 @@ void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,
 void time_all(const BenchCase& c, int64_t repeats, std::vector<Measured>& all, ProgressBar& bar,
               const InterruptScope& interrupt) {
   std::optional<DeviceClock> clock;
-  const bool on_device = std::ranges::any_of(
-      all, [](const Measured& x) { return x.ran() && x.contestant.device != nullptr; });
-  if (on_device) clock.emplace();
-  const int64_t warm_up = on_device ? 3 : 1;
+  for (const Measured& x : all) {
+    if (x.ran() && x.contestant.device && !clock) clock.emplace(x.contestant.device->backend());
+  }
+  const int64_t warm_up = clock ? 3 : 1;
   for (int64_t round = -warm_up; round < repeats; ++round) {
     for (size_t i = 0; i < all.size(); ++i) {
       Measured& x = all[(i + static_cast<size_t>(round + warm_up)) % all.size()];

@@ -185,8 +185,16 @@ void Device::fetch() {
   }
 }
 
+BackendId Device::backend() const { return impl_->backend; }
+
 int64_t Device::workspace_bytes() const { return impl_->workspace.size_bytes; }
 
-void* Device::stream() const { return impl_->memory.context().stream; }
+const DeviceStream& Device::stream() const { return impl_->memory.stream(); }
+
+std::string Device::system_name() const {
+  Result<std::string> name = impl_->memory.system_name();
+  impl_->require(name.status(), "device");
+  return std::move(name).value();
+}
 
 }  // namespace vsa::cli

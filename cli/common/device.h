@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "vsa/device_stream.h"
 #include "vsa/stage_list.h"
 
 namespace vsa::cli {
@@ -36,12 +37,13 @@ class Device {
   /// Waits, and copies every output to where it belongs.
   void fetch();
 
+  BackendId backend() const;
   /// The most workspace that a call asked for.
   int64_t workspace_bytes() const;
-  /// The cudaStream_t of the calls.
-  void* stream() const;
-  /// Of the GPU, as nvidia-smi takes it.
-  std::string pci_bus_id() const;
+  /// The stream of the calls.
+  const DeviceStream& stream() const;
+  /// By which the tools of the system know the device: nvidia-smi by this PCI bus id.
+  std::string system_name() const;
 
  private:
   struct Impl;
@@ -51,12 +53,13 @@ class Device {
 /// Times what is enqueued on a device, by its own clock and with a cold L2 cache. Throws as Device.
 class DeviceClock {
  public:
-  DeviceClock();
+  /// @param backend  that of the devices that are timed
+  explicit DeviceClock(BackendId backend);
   ~DeviceClock();
   DeviceClock(const DeviceClock&) = delete;
   DeviceClock& operator=(const DeviceClock&) = delete;
 
-  /// Enqueues a kernel that empties the L2 cache, and the start of the time behind it. Emptying
+  /// Enqueues a fill that empties the L2 cache, and the start of the time behind it. Emptying
   /// takes the device about as long as the host needs to enqueue the longest call, so the time of
   /// launching is not measured.
   void start(const Device& device);

@@ -2,8 +2,6 @@
 // program is linked, and with a backend on the fake device in the place of the next one to come.
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "src/api/registry.h"
 #include "src/core/shared_library.h"
 #include "tests/device_backend/device.h"
@@ -12,6 +10,7 @@ namespace vsa {
 namespace {
 
 using test::FakeDevice;
+using test::FakeStream;
 
 BackendInfo info() {
   return {.id = BackendId::kHip, .available = true, .detail = "host memory dressed as a device's"};
@@ -28,57 +27,22 @@ Status run_on_device(std::string_view operation, const Context& context, const A
     *context.workspace_query = FakeDevice::kWorkspaceBytes;
     return {};
   }
-  if (context.stream != device->stream() || !device->contains(context.workspace.data) ||
+  FakeStream* stream = device->find_stream(context.stream);
+  if (stream == nullptr || !device->contains(context.workspace.data) ||
       context.workspace.size_bytes < FakeDevice::kWorkspaceBytes) {
     return invalid_argument(
         fmt::format("[{}] workspace: expected {} bytes of the device's, and its stream", operation,
                     FakeDevice::kWorkspaceBytes));
   }
   ++device->num_calls;
-  const FakeDevice::Opened opened(*device);
-  return compute({.backend = BackendId::kCpu, .num_threads = 1}, args);
+  device->now_ms += FakeDevice::kCallMs;
+  Status status;
+  stream->run([&] {
+    const FakeDevice::Opened opened(*device);
+    status = compute({.backend = BackendId::kCpu, .num_threads = 1}, args);
+  });
+  return status;
 }
-
-// The device's memory and its one stream, for DeviceMemory.
-Status create_stream(void** stream) {
-  *stream = FakeDevice::current()->stream();
-  return {};
-}
-void destroy_stream(void* /*stream*/) {}
-Status allocate(int64_t size_bytes, void** data) {
-  *data = FakeDevice::current()->allocate(static_cast<size_t>(size_bytes));
-  return {};
-}
-void release(void* /*data*/) {}
-Status available(int64_t* size_bytes) {
-  *size_bytes = FakeDevice::current()->available_bytes;
-  return {};
-}
-Status copy(void* to, const void* from, int64_t size_bytes) {
-  const FakeDevice::Opened opened(*FakeDevice::current());
-  std::memcpy(to, from, static_cast<size_t>(size_bytes));
-  return {};
-}
-Status copy_in(void* stream, void* to, const void* from, int64_t size_bytes) {
-  FakeDevice::current()->count_copy(stream, to, from);
-  return copy(to, from, size_bytes);
-}
-Status copy_out(void* stream, void* to, const void* from, int64_t size_bytes) {
-  FakeDevice::current()->count_copy(stream, from, to);
-  return copy(to, from, size_bytes);
-}
-Status wait(void* /*stream*/) {
-  ++FakeDevice::current()->num_waits;
-  return {};
-}
-constexpr DeviceFunctions kDevice{.create_stream = create_stream,
-                                  .destroy_stream = destroy_stream,
-                                  .allocate = allocate,
-                                  .release = release,
-                                  .available = available,
-                                  .copy_in = copy_in,
-                                  .copy_out = copy_out,
-                                  .wait = wait};
 
 constexpr std::string_view kLibraryNames[] = {"fakeBLAS", "fakeDNN"};
 
@@ -118,7 +82,7 @@ constexpr BackendTable kTable{.id = BackendId::kHip,
                                          .has_streams = true,
                                          .dtype_remedy = "convert it",
                                          .head_dim_remedy = "take another backend"},
-                              .device = &kDevice,
+                              .device = &test::kFakeDeviceFunctions,
                               .library = library,
                               VSA_FOR_EACH_STAGE(VSA_TABLE_ENTRY)};
 }  // namespace fake

@@ -14,7 +14,7 @@ namespace vsa::cuda {
 /// What the machine offers; `available` only with a driver and a device that a family supports.
 BackendInfo info();
 
-/// Memory and streams of the current device.
+/// Devices, and memory, streams, events and graphs of the current one.
 extern const DeviceFunctions kDeviceFunctions;
 
 /// Compute capability of a device as major * 10 + minor; negative if it cannot be told.
