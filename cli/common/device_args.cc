@@ -13,7 +13,7 @@ constexpr bool kIsOneOf = (std::is_same_v<Field, Types> || ...);
 /// Whether a call reads the tensor that it writes.
 template <class Args>
 constexpr bool changes(std::string_view field) {
-  return kIsOneOf<Args, NormRopePoolArgs, ResidualNormArgs> && field == "x";
+  return kIsOneOf<Args, NormRopePoolArgs, ResidualNormArgs, PixelNormArgs> && field == "x";
 }
 
 /// A field of the arguments as it is for a call on the device.

@@ -2,8 +2,8 @@
  * languages.
  *
  * Semantics, shapes, dtypes and units are those of vsa/stages.h, vsa/norm_rope_pool.h,
- * vsa/linear.h, vsa/residual_norm.h and vsa/attention.h; the names are the same with the prefix
- * vsa_. Host-only.
+ * vsa/linear.h, vsa/residual_norm.h, vsa/conv3d.h, vsa/pixel_norm.h, vsa/upsample.h, vsa/softmax.h
+ * and vsa/attention.h; the names are the same with the prefix vsa_. Host-only.
  *
  * - Every function that can fail returns a vsa_status; out-parameters are set only on VSA_OK.
  *   vsa_last_error() then says what was wrong: `[operation] argument: expected X, got Y`.
@@ -45,7 +45,8 @@ enum {
 
 enum { VSA_F32 = 0, VSA_BF16 = 1, VSA_F16 = 2, VSA_F64 = 3 };
 enum { VSA_REFERENCE = 0, VSA_CPU = 1, VSA_CUDA = 2, VSA_HIP = 3 };
-enum { VSA_ACTIVATION_NONE = 0, VSA_ACTIVATION_GELU_TANH = 1 };
+enum { VSA_ACTIVATION_NONE = 0, VSA_ACTIVATION_GELU_TANH = 1, VSA_ACTIVATION_SILU = 2 };
+enum { VSA_RESIDUAL_ADD = 0, VSA_RESIDUAL_REPLACE = 1 };
 enum { VSA_NORM_OVER_NOTHING = 0, VSA_NORM_OVER_HEAD = 1, VSA_NORM_OVER_ALL_HEADS = 2 };
 enum { VSA_ROUNDING_NONE = 0, VSA_ROUNDING_BF16 = 1 };
 enum { VSA_GATE_UNSET = 0, VSA_GATE_CONSTANT = 1, VSA_GATE_TENSOR = 2 };
@@ -247,6 +248,45 @@ typedef struct vsa_residual_norm_args {
 } vsa_residual_norm_args;
 VSA_API vsa_status vsa_residual_norm(const vsa_context* context,
                                      const vsa_residual_norm_args* args) VSA_NOEXCEPT;
+
+typedef struct vsa_conv3d_args {
+  size_t struct_size;
+  vsa_const_tensor x, weight;
+  int64_t height, kernel_frames, kernel_edge;
+  vsa_tensor out;
+} vsa_conv3d_args;
+VSA_API vsa_status vsa_conv3d(const vsa_context* context, const vsa_conv3d_args* args) VSA_NOEXCEPT;
+
+typedef struct vsa_pixel_norm_args {
+  size_t struct_size;
+  vsa_const_tensor y, bias; /* bias may be left out */
+  vsa_tensor x;           /* written, and read if it is added to; may be left out if out is given */
+  int32_t residual;       /* VSA_RESIDUAL_... */
+  vsa_const_tensor gamma; /* may be left out; none without out */
+  int32_t activation;     /* VSA_ACTIVATION_... */
+  vsa_tensor out;         /* may be left out if x is given */
+} vsa_pixel_norm_args;
+VSA_API vsa_status vsa_pixel_norm(const vsa_context* context,
+                                  const vsa_pixel_norm_args* args) VSA_NOEXCEPT;
+
+typedef struct vsa_upsample_args {
+  size_t struct_size;
+  vsa_const_tensor x, bias; /* bias may be left out */
+  int64_t height, frames_each;
+  vsa_tensor out;
+} vsa_upsample_args;
+VSA_API vsa_status vsa_upsample(const vsa_context* context,
+                                const vsa_upsample_args* args) VSA_NOEXCEPT;
+
+typedef struct vsa_softmax_args {
+  size_t struct_size;
+  vsa_const_tensor x;
+  float scale; /* 0 is 0: set it */
+  int64_t columns;
+  vsa_tensor out;
+} vsa_softmax_args;
+VSA_API vsa_status vsa_softmax(const vsa_context* context,
+                               const vsa_softmax_args* args) VSA_NOEXCEPT;
 
 typedef struct vsa_pool_backward_args {
   size_t struct_size;

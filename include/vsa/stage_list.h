@@ -4,9 +4,13 @@
 #pragma once
 
 #include "vsa/attention.h"
+#include "vsa/conv3d.h"
 #include "vsa/linear.h"
 #include "vsa/norm_rope_pool.h"
+#include "vsa/pixel_norm.h"
 #include "vsa/residual_norm.h"
+#include "vsa/softmax.h"
+#include "vsa/upsample.h"
 
 /// Calls X(name, type of the arguments, fields) for each; `fields` is F(field) for each of them, in
 /// the order in which they are looked at. Who uses them defines F.
@@ -20,6 +24,12 @@
     F(x) F(plan) F(norm) F(eps) F(weight) F(rstd) F(cos) F(sin) F(pooled))                       \
   X(linear, LinearArgs, F(x) F(weight) F(bias) F(activation) F(out))                             \
   X(residual_norm, ResidualNormArgs, F(x) F(y) F(gate) F(scale) F(shift) F(eps) F(out))          \
+  X(conv3d, Conv3dArgs,                                                                          \
+    F(x) F(weight) F(height) F(kernel_frames) F(kernel_edge) F(out))                             \
+  X(pixel_norm, PixelNormArgs,                                                                   \
+    F(y) F(bias) F(x) F(residual) F(gamma) F(activation) F(out))                                 \
+  X(upsample, UpsampleArgs, F(x) F(bias) F(height) F(frames_each) F(out))                        \
+  X(softmax, SoftmaxArgs, F(x) F(scale) F(columns) F(out))                                       \
   X(coarse, CoarseArgs,                                                                          \
     F(q_pooled) F(k_pooled) F(v_pooled) F(kv_plan) F(scale) F(rounding) F(coarse_scores)         \
     F(coarse_out))                                                                               \

@@ -80,6 +80,14 @@ Status ArgCheck::fault(std::string_view argument, std::string_view expected, std
                                       expected, got, hint.empty() ? "" : "; ", hint));
 }
 
+DTypes ArgCheck::token_or_tile_dtypes() const {
+  constexpr auto kNone = static_cast<DType>(-1);  // in no set
+  const auto in = [&](DType t) {
+    return token_dtypes().contains(t) || tile_dtypes().contains(t) ? t : kNone;
+  };
+  return {in(DType::kF32), in(DType::kBF16), in(DType::kF16), in(DType::kF64)};
+}
+
 Status ArgCheck::context() const {
   if (context_.num_threads < 0 || context_.num_threads > kMaxThreads) {
     return fault("num_threads", fmt::format("0 (the default) to {}", kMaxThreads),

@@ -35,6 +35,7 @@ class ArgCheck {
 
   DTypes token_dtypes() const { return traits_.token_dtypes; }
   DTypes tile_dtypes() const { return traits_.tile_dtypes; }
+  DTypes token_or_tile_dtypes() const;
 
   /// Thread count in range.
   Status context() const;

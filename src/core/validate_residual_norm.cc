@@ -8,13 +8,6 @@
 namespace vsa {
 namespace {
 
-/// The dtypes of both sets.
-DTypes either(DTypes a, DTypes b) {
-  constexpr auto kNone = static_cast<DType>(-1);  // in no set
-  const auto in = [&](DType t) { return a.contains(t) || b.contains(t) ? t : kNone; };
-  return {in(DType::kF32), in(DType::kBF16), in(DType::kF16), in(DType::kF64)};
-}
-
 /// gate, scale or shift, which all tokens of a batch item share.
 Status modulation(ArgCheck& check, std::string_view argument, const ConstTensor& t,
                   const Shape& x) {
@@ -35,7 +28,7 @@ Status check_args(ArgCheck& check, const ResidualNormArgs& args) {
   const bool adds = !args.y.empty();
   const bool norms = !args.out.empty();
   const Shape any{kAnyExtent, kAnyExtent, kAnyExtent, kAnyExtent};
-  const DTypes x_dtypes = either(check.token_dtypes(), check.tile_dtypes());
+  const DTypes x_dtypes = check.token_or_tile_dtypes();
   VSA_TRY(adds ? check.output("x", args.x, x_dtypes, any)
                : check.input("x", args.x, x_dtypes, any));
   const Shape& x = args.x.shape;

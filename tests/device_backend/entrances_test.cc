@@ -76,6 +76,10 @@ TEST(DeviceBackend, ServesEveryStage) {
   expect_served<NormRopePoolCall>("norm_rope_pool");
   expect_served<LinearCall>("linear");
   expect_served<ResidualNormCall>("residual_norm");
+  expect_served<Conv3dCall>("conv3d");
+  expect_served<PixelNormCall>("pixel_norm");
+  expect_served<UpsampleCall>("upsample");
+  expect_served<SoftmaxCall>("softmax");
   expect_served<CoarseCall>("coarse");
   expect_served<CoarseBackwardCall>("coarse_backward");
   expect_served<SelectCall>("select");

@@ -35,6 +35,10 @@ TEST(DevicePrograms, TheCommandCopiesToAnyDeviceAndBack) {
   expect_copied<NormRopePoolCall>(vsa::norm_rope_pool, 7);
   expect_copied<LinearCall>(vsa::linear, 4);
   expect_copied<ResidualNormCall>(vsa::residual_norm, 7);
+  expect_copied<Conv3dCall>(vsa::conv3d, 3);
+  expect_copied<PixelNormCall>(vsa::pixel_norm, 6);
+  expect_copied<UpsampleCall>(vsa::upsample, 3);
+  expect_copied<SoftmaxCall>(vsa::softmax, 2);
   expect_copied<PoolCall>(vsa::pool, 2);
   expect_copied<CoarseCall>(vsa::coarse, 5);
   expect_copied<SelectCall>(vsa::select, 3);

@@ -26,6 +26,11 @@ struct CallBase {
   Tensor lse_like() { return arena.tensor(DType::kF32, {kB, kH, sq, 1}); }
   Tensor q_tiles() { return arena.tensor(DType::kF32, {kB, kH, nq, kD}); }
   Tensor kv_tiles() { return arena.tensor(DType::kF32, {kB, kHkv, nk, kD}); }
+  /// Contiguous in the order [F, S, C].
+  Tensor video(int64_t frames, int64_t pixels, int64_t channels) {
+    const Tensor memory = arena.tensor(DType::kF32, {1, 1, frames * pixels, channels});
+    return Tensor::bhsd(memory.data, DType::kF32, {1, frames, pixels, channels});
+  }
   LutDims lut_dims(int64_t pitch) const { return {kB, kH, nq, pitch}; }
 };
 
@@ -77,6 +82,44 @@ struct ResidualNormCall : CallBase {
                         .shift = modulation(),
                         .out = q_like()};
   Status run() const { return residual_norm(context, args); }
+};
+
+/// Three frames of 4x3 pixels.
+struct Conv3dCall : CallBase {
+  Conv3dArgs args{.x = video(3, 12, kD),
+                  .weight = video(2 * kD, 18, kD),
+                  .height = 4,
+                  .kernel_frames = 2,
+                  .kernel_edge = 3,
+                  .out = video(2, 12, 2 * kD)};
+  Status run() const { return conv3d(context, args); }
+};
+
+struct PixelNormCall : CallBase {
+  PixelNormArgs args{.y = q_like(),
+                     .bias = arena.tensor(DType::kF32, {1, 1, 1, kD}),
+                     .x = q_like(),
+                     .gamma = arena.tensor(DType::kF32, {1, 1, 1, kD}),
+                     .activation = Activation::kSilu,
+                     .out = q_like()};
+  Status run() const { return pixel_norm(context, args); }
+};
+
+struct UpsampleCall : CallBase {
+  UpsampleArgs args{.x = video(3, 12, 2 * kD),
+                    .bias = arena.tensor(DType::kF32, {1, 1, 1, 2 * kD}),
+                    .height = 4,
+                    .frames_each = 2,
+                    .out = video(6, 48, kD)};
+  Status run() const { return upsample(context, args); }
+};
+
+struct SoftmaxCall : CallBase {
+  SoftmaxArgs args{.x = arena.tensor(DType::kF32, {kB, kH, sq, 2 * kD}),
+                   .scale = 0.5F,
+                   .columns = 2 * kD - 3,
+                   .out = arena.tensor(DType::kF32, {kB, kH, sq, 2 * kD})};
+  Status run() const { return softmax(context, args); }
 };
 
 struct PoolBackwardCall : CallBase {
@@ -227,8 +270,9 @@ struct FindCall<Args, First, Rest...>
 template <class Args>
 using ValidCall =
     typename FindCall<Args, TileCall, UntileCall, PoolCall, NormRopePoolCall, LinearCall,
-                      ResidualNormCall, PoolBackwardCall, CoarseCall, CoarseBackwardCall,
-                      SelectCall, FineCall, FineBackwardCall, CombineCall, CombineBackwardCall,
-                      AttentionCall, AttentionBackwardCall>::type;
+                      ResidualNormCall, Conv3dCall, PixelNormCall, UpsampleCall, SoftmaxCall,
+                      PoolBackwardCall, CoarseCall, CoarseBackwardCall, SelectCall, FineCall,
+                      FineBackwardCall, CombineCall, CombineBackwardCall, AttentionCall,
+                      AttentionBackwardCall>::type;
 
 }  // namespace vsa::test

@@ -30,6 +30,10 @@ TEST(ValidateTensors, TheCallsThatGetSpoiledAreValid) {
   expect_valid<PoolCall>();
   expect_valid<NormRopePoolCall>();
   expect_valid<ResidualNormCall>();
+  expect_valid<Conv3dCall>();
+  expect_valid<PixelNormCall>();
+  expect_valid<UpsampleCall>();
+  expect_valid<SoftmaxCall>();
   expect_valid<PoolBackwardCall>();
   expect_valid<CoarseCall>();
   expect_valid<CoarseBackwardCall>();
@@ -81,6 +85,21 @@ TEST(ValidateTensors, ResidualNorm) {
   expect_refused(VSA_TENSOR(ResidualNormCall, out, kOptionalOutput), op);
   expect_refused(VSA_LAST_AXIS(ResidualNormCall, x), op);
   expect_refused(VSA_LAST_AXIS(ResidualNormCall, gate), op);
+}
+
+TEST(ValidateTensors, PixelNorm) {
+  const auto op = "pixel_norm";
+  expect_refused(VSA_TENSOR(PixelNormCall, y, kFirst), op);
+  expect_refused(VSA_TENSOR(PixelNormCall, x, kOptionalOutput), op);
+  expect_refused(VSA_TENSOR(PixelNormCall, out, kOptionalOutput), op);
+  expect_refused(VSA_LAST_AXIS(PixelNormCall, y), op);
+  expect_refused(VSA_LAST_AXIS(PixelNormCall, bias), op);
+  expect_refused(VSA_LAST_AXIS(PixelNormCall, gamma), op);
+}
+
+TEST(ValidateTensors, Softmax) {
+  expect_refused(VSA_TENSOR(SoftmaxCall, x, kFirst), "softmax");
+  expect_refused(VSA_TENSOR(SoftmaxCall, out, kOutput), "softmax");
 }
 
 TEST(ValidateTensors, Coarse) {
