@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench/gpu_watch.h"
+#include "cli/bench/model_pass.h"
 #include "cli/bench/report.h"
 #include "cli/common/build_info.h"
 #include "cli/common/command.h"
@@ -22,6 +23,7 @@ struct BenchCommand {
   std::string cases = "bench/cases";
   std::vector<std::string> names, stages;
   std::string dtype;  // empty: that of each case
+  RunOptions run;     // of a model whose passes are timed instead, if its `model` is not empty
   int64_t repeats = 20;
   BackendOptions backend;
   bool list = false, json = false;
@@ -158,8 +160,8 @@ void run(const BenchCommand& command) {
 
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchCommand>();
-  CLI::App& command =
-      *app.add_subcommand("bench", "measure the speed of the stages and of the operator");
+  CLI::App& command = *app.add_subcommand(
+      "bench", "measure the speed of the stages, of the operator, or of a model");
   add_text(command,
            {.names = "--cases",
             .kind = kPathKind,
@@ -176,10 +178,27 @@ void add_bench(CLI::App& app) {
       {"f32", "bf16", "f16", "f64"}, options->dtype);
   add_whole(command, "--repeats", options->repeats, {.least = 1}, "how often each is timed");
   add_flag(command, "--list", options->list, "list the cases and end");
+  options->run.add_model_to(command);
+  options->run.add_size_to(command);
+  options->run.add_attention_to(command);
   add_example(command, "vsa bench --case quick --repeats 5");
   options->backend.add_to(command);
   add_json_option(command, options->json);
-  command.callback([options] { run(*options); });
+  command.callback([options, &command] {
+    if (options->run.model.empty()) {
+      refuse_options(command, "without --model",
+                     {"--variant", "--transformer", "--vae", "--text-encoder", "--frames", "--size",
+                      "--attention", "--sparsity", "--topk", "--keep", "--tile", "--dense-steps",
+                      "--dense-layers"});
+      return run(*options);
+    }
+    refuse_options(command, "beside --model, whose passes are timed",
+                   {"--cases", "--case", "--stage", "--dtype", "--list"});
+    bench_model_pass({.run = options->run,
+                      .repeats = options->repeats,
+                      .backend = options->backend,
+                      .json = options->json});
+  });
 }
 
 }  // namespace vsa::cli

@@ -84,6 +84,14 @@ CLI::Option& add_choice(CLI::App& command, OptionSpec spec, const std::vector<st
       });
 }
 
+void refuse_options(const CLI::App& command, const std::string& beside,
+                    std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (command.get_option(name)->count() == 0) continue;
+    fail_usage(fmt::format("{}: expected none {}", name, beside));
+  }
+}
+
 CLI::Option& add_flag(CLI::App& command, const std::string& names, bool& value,
                       const std::string& help) {
   const auto name = std::make_shared<std::string>();

@@ -5,6 +5,7 @@
 
 #include <CLI/App.hpp>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -51,6 +52,11 @@ CLI::Option& add_choice(CLI::App& command, OptionSpec spec, const std::vector<st
 
 CLI::Option& add_flag(CLI::App& command, const std::string& names, bool& value,
                       const std::string& help);
+
+/// Throws Failure(kUsage) for the first of the options that is given.
+/// @param beside  why there must be none: "without --model"
+void refuse_options(const CLI::App& command, const std::string& beside,
+                    std::initializer_list<const char*> names);
 
 /// A whole number. T: an integer, or std::optional of one. What T holds is shown as the default.
 template <class T>

@@ -47,8 +47,7 @@ void RunOptions::add_model_to(CLI::App& command) {
   choice.add_to(command);
 }
 
-void RunOptions::add_video_to(CLI::App& command) {
-  add_whole(command, "--steps", video.steps, kStepsRange, "sampling steps; default: the model's");
+void RunOptions::add_size_to(CLI::App& command) {
   add_whole(command, "--frames", video.frames, kFramesRange,
             "frames of the video; default: the model's");
   add_value(command,
@@ -58,6 +57,11 @@ void RunOptions::add_video_to(CLI::App& command) {
             [this](const std::string& option, const std::string& text) {
               video.size = parse_size(option, text);
             });
+}
+
+void RunOptions::add_video_to(CLI::App& command) {
+  add_whole(command, "--steps", video.steps, kStepsRange, "sampling steps; default: the model's");
+  add_size_to(command);
   add_number(command, "--guidance", video.guidance, kGuidanceRange,
              "scale of classifier-free guidance; 1: none; default: the model's");
   std::vector<std::string> schedulers;

@@ -49,7 +49,9 @@ struct RunOptions {
 
   /// --model and where its parts are.
   void add_model_to(CLI::App& command);
-  /// --steps, --frames, --size, --guidance, --scheduler and --shift.
+  /// --frames and --size.
+  void add_size_to(CLI::App& command);
+  /// The same, --steps, --guidance, --scheduler and --shift.
   void add_video_to(CLI::App& command);
   /// --attention, how many tiles are kept, --tile, --dense-steps and --dense-layers.
   /// @param tile_default  what the help shows as the default

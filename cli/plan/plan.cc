@@ -210,20 +210,15 @@ void add_plan(CLI::App& app) {
   add_json_option(command, options->json);
   command.callback([options, &command] {
     // A model determines the options of a grid, and a grid has no use for those of a model.
-    const auto refuse = [&](const std::string& beside, std::initializer_list<const char*> names) {
-      for (const char* name : names) {
-        if (command.get_option(name)->count() == 0) continue;
-        fail_usage(fmt::format("{}: expected none {}", name, beside));
-      }
-    };
     if (options->run.model.empty()) {
-      refuse("without --model", {"--variant", "--transformer", "--vae", "--text-encoder", "--steps",
-                                 "--frames", "--size", "--guidance", "--scheduler", "--shift",
-                                 "--attention", "--dense-steps", "--dense-layers"});
+      refuse_options(command, "without --model",
+                     {"--variant", "--transformer", "--vae", "--text-encoder", "--steps",
+                      "--frames", "--size", "--guidance", "--scheduler", "--shift", "--attention",
+                      "--dense-steps", "--dense-layers"});
       plan_grid(*options);
     } else {
-      refuse("beside --model, which says it",
-             {"--grid", "--batch-size", "--heads", "--kv-heads", "--head-dim", "--dtype"});
+      refuse_options(command, "beside --model, which says it",
+                     {"--grid", "--batch-size", "--heads", "--kv-heads", "--head-dim", "--dtype"});
       plan_model(options->run, options->json);
     }
   });

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -128,6 +129,19 @@ Result<Array> Memory::weights(DType dtype, std::span<const nn::Weight* const> pa
     at += bytes;
   }
   return to;
+}
+
+Status Memory::call(const char* kind, const std::function<Status(const Context&)>& enqueue) {
+  if (call_times_ == nullptr) return enqueue(context());
+  VSA_TRY(memory_.wait());
+  const auto start = std::chrono::steady_clock::now();
+  VSA_TRY(enqueue(context()));
+  VSA_TRY(memory_.wait());
+  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
+  CallTime& time = (*call_times_)[kind];
+  ++time.calls;
+  time.ms += passed.count();
+  return {};
 }
 
 Context Memory::context() {

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "runtime/nn/weight.h"
 #include "vsa/backend.h"
@@ -15,6 +18,14 @@
 namespace vsa::device {
 
 class Memory;
+
+/// How often calls of one kind ran, and how long they took together.
+struct CallTime {
+  int64_t calls = 0;
+  double ms = 0.0;
+};
+/// By kind.
+using CallTimes = std::map<std::string, CallTime>;
 
 /// Memory that one owner has.
 class Array {
@@ -69,9 +80,14 @@ class Memory : public std::enable_shared_from_this<Memory> {
     return memory_.copy_out(to, from, size_bytes);
   }
 
-  /// For calls on these arrays. Their workspace is one block that grows, because calls on one
-  /// stream do not run at the same time.
-  Context context();
+  /// Makes one of the library's calls on these arrays. Its workspace is one block that grows,
+  /// because calls on one stream do not run at the same time.
+  /// @param kind  what measure_calls counts it as
+  /// @return what the call returned
+  Status call(const char* kind, const std::function<Status(const Context&)>& enqueue);
+  /// From now on waits after every call, and adds how long it took; null: no longer. What a call
+  /// costs the host and what it waits for the device, some 10 us, is measured with it.
+  void measure_calls(CallTimes* times) { call_times_ = times; }
 
   Result<int64_t> available_bytes() const { return memory_.available_bytes(); }
   int64_t bytes_taken() const { return bytes_taken_; }
@@ -84,11 +100,13 @@ class Memory : public std::enable_shared_from_this<Memory> {
   Result<void*> take(int64_t size_bytes);
   void give_back(void* data, int64_t size_bytes);
   Workspace workspace(int64_t size_bytes);
+  Context context();
 
   DeviceMemory memory_;
   BackendTraits traits_;
   DType token_dtype_;
   Workspace workspace_{};
+  CallTimes* call_times_ = nullptr;
   int64_t bytes_taken_ = 0;
   int64_t most_bytes_taken_ = 0;
 };

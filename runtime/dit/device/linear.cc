@@ -50,14 +50,16 @@ Result<Linear> Linear::load(Memory& memory, LinearTypes types,
   return linear;
 }
 
-Status Linear::forward(Memory& memory, const void* x, int64_t rows, void* y,
+Status Linear::forward(Memory& memory, const char* name, const void* x, int64_t rows, void* y,
                        Activation activation) const {
-  return linear(memory.context(),
-                {.x = matrix(x, types_.in, rows, in_),
-                 .weight = matrix(weight_.data(), types_.in, out_, in_),
-                 .bias = matrix(bias_.data(), types_.out, 1, out_),
-                 .activation = activation,
-                 .out = Tensor::bshd(y, types_.out, {.seq_len = rows, .head_dim = out_})});
+  return memory.call(name, [&](const Context& context) {
+    return linear(context,
+                  {.x = matrix(x, types_.in, rows, in_),
+                   .weight = matrix(weight_.data(), types_.in, out_, in_),
+                   .bias = matrix(bias_.data(), types_.out, 1, out_),
+                   .activation = activation,
+                   .out = Tensor::bshd(y, types_.out, {.seq_len = rows, .head_dim = out_})});
+  });
 }
 
 }  // namespace vsa::dit::device

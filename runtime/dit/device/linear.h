@@ -30,9 +30,10 @@ class Linear {
   int64_t num_out() const { return out_; }
 
   /// y = activation(x W^T + b)
+  /// @param name  of the layer, for Memory::measure_calls
   /// @param x  [rows, in], contiguous
   /// @param y  [rows, num_out()], contiguous
-  Status forward(Memory& memory, const void* x, int64_t rows, void* y,
+  Status forward(Memory& memory, const char* name, const void* x, int64_t rows, void* y,
                  Activation activation = Activation::kNone) const;
 
  private:

@@ -105,13 +105,14 @@ Result<std::unique_ptr<TextContext>> DeviceModel::prepare_text(const text::TextE
   VSA_TRY(hidden.status());
   Result<Array> projected = memory_->array(rows * width * size_bytes(token));
   VSA_TRY(projected.status());
-  VSA_TRY(
-      text_in_.forward(*memory_, embedded->data(), rows, hidden->data(), Activation::kGeluTanh));
-  VSA_TRY(text_out_.forward(*memory_, hidden->data(), rows, projected->data()));
+  VSA_TRY(text_in_.forward(*memory_, "text_in", embedded->data(), rows, hidden->data(),
+                           Activation::kGeluTanh));
+  VSA_TRY(text_out_.forward(*memory_, "text_out", hidden->data(), rows, projected->data()));
   for (const Layer& layer : layers_) {
     Result<Array> key_values = memory_->array(2 * rows * width * size_bytes(token));
     VSA_TRY(key_values.status());
-    VSA_TRY(layer.text_kv.forward(*memory_, projected->data(), rows, key_values->data()));
+    VSA_TRY(
+        layer.text_kv.forward(*memory_, "text_kv", projected->data(), rows, key_values->data()));
     VSA_TRY(norm_tokens(*memory_, config_, prepared->plan,
                         part(key_values->data(), token, config_, {.rows = rows, .of = 2}),
                         {.weight = &layer.text_norm_k}));

@@ -112,14 +112,15 @@ Tensor DeviceSteps::tokens(const Array& buffer) const {
 }
 
 Status DeviceSteps::residual_norm(const Norm& norm) {
-  return vsa::residual_norm(memory().context(),
-                            {.x = part(x_.data(), DType::kF32, config(), {.rows = num_tokens_}),
-                             .y = norm.add ? ConstTensor(tokens(b_)) : ConstTensor{},
-                             .gate = vector(norm.gate, config()),
-                             .scale = vector(norm.scale, config()),
-                             .shift = vector(norm.shift, config()),
-                             .eps = config().eps,
-                             .out = tokens(n_)});
+  const ResidualNormArgs args{.x = part(x_.data(), DType::kF32, config(), {.rows = num_tokens_}),
+                              .y = norm.add ? ConstTensor(tokens(b_)) : ConstTensor{},
+                              .gate = vector(norm.gate, config()),
+                              .scale = vector(norm.scale, config()),
+                              .shift = vector(norm.shift, config()),
+                              .eps = config().eps,
+                              .out = tokens(n_)};
+  return memory().call("residual_norm",
+                       [&](const Context& context) { return vsa::residual_norm(context, args); });
 }
 
 Status DeviceSteps::norm_after(int64_t layer, const Norm& added) {
@@ -139,13 +140,14 @@ Status DeviceSteps::begin(const float* latents, float timestep) {
                  rows.data() + block.begin * layout.width());
   });
   VSA_TRY(memory().copy_in_rounded(patches_.data(), token_, rows));
-  VSA_TRY(model_.patch_embedding_.forward(memory(), patches_.data(), num_tokens_, x_.data()));
+  VSA_TRY(model_.patch_embedding_.forward(memory(), "patch_embedding", patches_.data(), num_tokens_,
+                                          x_.data()));
   return norm_after(-1, {});
 }
 
 Status DeviceSteps::project(int64_t layer) {
   const Layer& weights = this->layer(layer);
-  VSA_TRY(weights.qkv_gate.forward(memory(), n_.data(), num_tokens_, wide_.data()));
+  VSA_TRY(weights.qkv_gate.forward(memory(), "qkv_gate", n_.data(), num_tokens_, wide_.data()));
   NormTokens how{.weight = &weights.norm_q, .cos = &cos_, .sin = &sin_, .pooled = &q_pooled_};
   VSA_TRY(norm_tokens(memory(), config(), plan_, qkv(0), how));
   how.weight = &weights.norm_k;
@@ -189,13 +191,15 @@ Status DeviceSteps::attend_densely(int64_t* kept) {
     dense_lut_ = std::move(*lut);
   }
   if (kept != nullptr) *kept = config().num_heads * plan_.num_tiles() * plan_.num_tiles();
-  return fine(memory().context(), {.q = qkv(0),
-                                   .k = qkv(1),
-                                   .v = qkv(2),
-                                   .q_plan = &run_plan_,
-                                   .kv_plan = &run_plan_,
-                                   .lut = dense_lut_.view(),
-                                   .out = tokens(a_)});
+  const FineArgs args{.q = qkv(0),
+                      .k = qkv(1),
+                      .v = qkv(2),
+                      .q_plan = &run_plan_,
+                      .kv_plan = &run_plan_,
+                      .lut = dense_lut_.view(),
+                      .out = tokens(a_)};
+  return memory().call("dense attention",
+                       [&](const Context& context) { return fine(context, args); });
 }
 
 Status DeviceSteps::attend_sparsely(int64_t topk, int64_t* kept) {
@@ -224,7 +228,8 @@ Status DeviceSteps::attend_sparsely(int64_t topk, int64_t* kept) {
     }
     args.lut_out = selection_.view();
   }
-  VSA_TRY(attention_forward(memory().context(), args));
+  VSA_TRY(memory().call("sparse attention",
+                        [&](const Context& context) { return attention_forward(context, args); }));
   if (kept == nullptr) return {};
   std::vector<int32_t> counts(static_cast<size_t>(rows));
   VSA_TRY(memory().copy_out(counts.data(), selection_.count.data(), selection_.count.size_bytes()));
@@ -235,12 +240,12 @@ Status DeviceSteps::attend_sparsely(int64_t topk, int64_t* kept) {
 Status DeviceSteps::attend_text(int64_t layer, const TextContext& text) {
   const Layer& weights = this->layer(layer);
   const auto& keys = dynamic_cast<const Text&>(text);
-  VSA_TRY(weights.out.forward(memory(), a_.data(), num_tokens_, b_.data()));
+  VSA_TRY(weights.out.forward(memory(), "out", a_.data(), num_tokens_, b_.data()));
   VSA_TRY(residual_norm({.add = true,
                          .gate = modulation(layer, kGate1),
                          .scale = weights.text_norm_weight.data(),
                          .shift = weights.text_norm_bias.data()}));
-  VSA_TRY(weights.text_q.forward(memory(), n_.data(), num_tokens_, b_.data()));
+  VSA_TRY(weights.text_q.forward(memory(), "text_q", n_.data(), num_tokens_, b_.data()));
   VSA_TRY(norm_tokens(memory(), config(), run_plan_, tokens(b_), {.weight = &weights.text_norm_q}));
   if (text_lut_.dims.pitch != keys.plan.num_tiles() || text_lut_.index.empty()) {
     Result<DeviceLut> lut = full_lut(keys.plan.num_tiles());
@@ -251,23 +256,25 @@ Status DeviceSteps::attend_text(int64_t layer, const TextContext& text) {
   const auto of_text = [&](int64_t index) {
     return part(kv, token_, config(), {.rows = keys.plan.seq_len(), .index = index, .of = 2});
   };
-  VSA_TRY(fine(memory().context(), {.q = tokens(b_),
-                                    .k = of_text(0),
-                                    .v = of_text(1),
-                                    .q_plan = &run_plan_,
-                                    .kv_plan = &keys.plan,
-                                    .lut = text_lut_.view(),
-                                    .out = tokens(a_)}));
-  VSA_TRY(weights.text_out.forward(memory(), a_.data(), num_tokens_, b_.data()));
+  const FineArgs args{.q = tokens(b_),
+                      .k = of_text(0),
+                      .v = of_text(1),
+                      .q_plan = &run_plan_,
+                      .kv_plan = &keys.plan,
+                      .lut = text_lut_.view(),
+                      .out = tokens(a_)};
+  VSA_TRY(
+      memory().call("text attention", [&](const Context& context) { return fine(context, args); }));
+  VSA_TRY(weights.text_out.forward(memory(), "text_out", a_.data(), num_tokens_, b_.data()));
   return residual_norm(
       {.add = true, .scale = modulation(layer, kScale2), .shift = modulation(layer, kShift2)});
 }
 
 Status DeviceSteps::feed_forward(int64_t layer) {
   const Layer& weights = this->layer(layer);
-  VSA_TRY(
-      weights.up.forward(memory(), n_.data(), num_tokens_, wide_.data(), Activation::kGeluTanh));
-  VSA_TRY(weights.down.forward(memory(), wide_.data(), num_tokens_, b_.data()));
+  VSA_TRY(weights.up.forward(memory(), "up", n_.data(), num_tokens_, wide_.data(),
+                             Activation::kGeluTanh));
+  VSA_TRY(weights.down.forward(memory(), "down", wide_.data(), num_tokens_, b_.data()));
   return norm_after(layer, {.add = true, .gate = modulation(layer, kGate2)});
 }
 
@@ -279,7 +286,7 @@ Result<bool> DeviceSteps::finite() {
 
 Status DeviceSteps::end(float* velocity) {
   const nn::PatchLayout layout = patch_layout(config(), config().out_channels, grid_);
-  VSA_TRY(model_.head_.forward(memory(), n_.data(), num_tokens_, head_out_.data()));
+  VSA_TRY(model_.head_.forward(memory(), "head", n_.data(), num_tokens_, head_out_.data()));
   std::vector<float> rows(static_cast<size_t>(num_tokens_ * layout.width()));
   VSA_TRY(memory().copy_out(rows.data(), head_out_.data(), head_out_.size_bytes()));
   nn::parallel_rows(num_tokens_, [&](const nn::RowBlock& block) {
