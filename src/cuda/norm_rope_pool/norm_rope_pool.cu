@@ -4,8 +4,12 @@
 //                                                                   +-> mean of the tile -> pooled
 //
 // A CTA processes one tile of all heads; a thread has 8 adjacent elements (16 bytes) of one head
-// and processes the tokens of the tile one after the other. For an RMSNorm over all heads the CTA
-// first reads all of its x once, one warp for each token, to compute rstd; it then reads x from L2.
+// and processes the tokens of the tile in groups of four, whose loads come before the first store.
+// For an RMSNorm over all heads the CTA first reads all of its x once, one warp for each token, to
+// compute rstd; it then reads x from L2.
+//
+// The least traffic for [1, 12, 32760, 128] in bf16: x is read and written, 201 MB, which take
+// 0.047 ms at 4.24 TB/s; the angles are 17 MB.
 // Shared memory: positions and rstd of the tokens, 2 KiB. Barriers: __syncthreads after the
 // positions and after rstd.
 #include "src/cuda/norm_rope_pool/norm_rope_pool.h"
@@ -17,8 +21,9 @@
 namespace vsa::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kMaxThreads = 256;
 constexpr int kElements = 8;  // of a thread, 16 bytes
+constexpr int kTokens = 4;    // that are loaded together
 
 /// Rounds the elements to T for storing, and replaces x by the rounded values, which pooling uses.
 template <class T>
@@ -45,17 +50,29 @@ __device__ __forceinline__ float sum_of_squares(const float (&x)[kElements]) {
 template <class T>
 __device__ __forceinline__ void all_heads_rstd(const NormRopePoolParams& p, const T* x, int len,
                                                const int32_t* positions, float* rstd) {
+  constexpr int kTogether = 6;  // loads in flight: all of a token of 12 heads of 128
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int pieces_per_head = p.head_dim / kElements;
   const int num_pieces = p.num_heads * pieces_per_head;
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < len; i += kThreads / 32) {
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < len;
+       i += static_cast<int>(blockDim.x) / 32) {
     const T* token = x + positions[i] * p.x.seq;
     float sum = 0.0F;
-    for (int piece = lane; piece < num_pieces; piece += 32) {
-      const int64_t at = piece / pieces_per_head * p.x.head + piece % pieces_per_head * kElements;
-      float e[kElements];
-      unpack8<T>(*reinterpret_cast<const uint4*>(token + at), e);
-      sum += sum_of_squares(e);
+    for (int first = lane; first < num_pieces; first += 32 * kTogether) {
+      uint4 raw[kTogether] = {};  // zeros behind the last piece add nothing
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        const int piece = first + 32 * j;
+        if (piece >= num_pieces) break;
+        const int64_t at = piece / pieces_per_head * p.x.head + piece % pieces_per_head * kElements;
+        raw[j] = *reinterpret_cast<const uint4*>(token + at);
+      }
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        float e[kElements];
+        unpack8<T>(raw[j], e);
+        sum += sum_of_squares(e);
+      }
     }
     for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(kAllLanes, sum, mask);
     if (lane == 0) rstd[i] = rsqrtf(sum / static_cast<float>(num_pieces * kElements) + p.eps);
@@ -85,7 +102,7 @@ __device__ __forceinline__ void rotate(float (&x)[kElements], const float* cos, 
 
 /// grid: x tiles, y batch
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     norm_rope_pool_kernel(const __grid_constant__ NormRopePoolParams p) {
   __shared__ int32_t positions[kMaxTileRows];
   __shared__ float token_rstd[kMaxTileRows];
@@ -104,11 +121,12 @@ __global__ void __launch_bounds__(kThreads)
 
   const int pieces_per_head = p.head_dim / kElements;  // 8 or 16 neighbouring threads hold a head
   const int num_pieces = p.num_heads * pieces_per_head;
-  for (int first = 0; first < num_pieces; first += kThreads) {
+  for (int first = 0; first < num_pieces; first += static_cast<int>(blockDim.x)) {
     const int piece = first + static_cast<int>(threadIdx.x);
     const bool active = piece < num_pieces;  // inactive threads only take part in shuffles
     const int head = active ? piece / pieces_per_head : 0;
     const int column = piece % pieces_per_head * kElements;
+    T* const x_piece = x + head * p.x.head + column;
     float weight[kElements];
 #pragma unroll
     for (int j = 0; j < kElements; ++j) {
@@ -116,30 +134,40 @@ __global__ void __launch_bounds__(kThreads)
           p.weight.data != nullptr ? __ldg(row_of(p.weight, 0, head, 0) + column + j) : 1.0F;
     }
     float sum[kElements] = {};
-    for (int i = 0; i < len; ++i) {
-      const int64_t s = positions[i];
-      T* at = x + head * p.x.head + s * p.x.seq + column;
-      float e[kElements] = {};
-      if (active) unpack8<T>(*reinterpret_cast<const uint4*>(at), e);
-      float rstd = 1.0F;
-      if (over_all) rstd = token_rstd[i];
-      if (given) rstd = __ldg(row_of(p.rstd, b, p.norm == NormOver::kHead ? head : 0, s));
-      if (over_head) {
-        float squares = sum_of_squares(e);
-        for (int mask = pieces_per_head / 2; mask > 0; mask /= 2) {
-          squares += __shfl_xor_sync(kAllLanes, squares, mask);
+    for (int group = 0; group < len; group += kTokens) {
+      uint4 raw[kTokens] = {};
+#pragma unroll
+      for (int k = 0; k < kTokens; ++k) {
+        if (group + k >= len || !active) break;
+        raw[k] = *reinterpret_cast<const uint4*>(x_piece + positions[group + k] * p.x.seq);
+      }
+#pragma unroll
+      for (int k = 0; k < kTokens; ++k) {
+        const int i = group + k;
+        if (i >= len) break;
+        const int64_t s = positions[i];
+        float e[kElements];
+        unpack8<T>(raw[k], e);
+        float rstd = 1.0F;
+        if (over_all) rstd = token_rstd[i];
+        if (given) rstd = __ldg(row_of(p.rstd, b, p.norm == NormOver::kHead ? head : 0, s));
+        if (over_head) {
+          float squares = sum_of_squares(e);
+          for (int mask = pieces_per_head / 2; mask > 0; mask /= 2) {
+            squares += __shfl_xor_sync(kAllLanes, squares, mask);
+          }
+          rstd = rsqrtf(squares / static_cast<float>(p.head_dim) + p.eps);
         }
-        rstd = rsqrtf(squares / static_cast<float>(p.head_dim) + p.eps);
-      }
-      if (!active) continue;
+        if (!active) continue;
 #pragma unroll
-      for (int j = 0; j < kElements; ++j) e[j] = e[j] * rstd * weight[j];
-      if (p.cos.data != nullptr) {
-        rotate(e, row_of(p.cos, 0, 0, s) + column / 2, row_of(p.sin, 0, 0, s) + column / 2);
-      }
-      *reinterpret_cast<uint4*>(at) = round_and_pack<T>(e);
+        for (int j = 0; j < kElements; ++j) e[j] = e[j] * rstd * weight[j];
+        if (p.cos.data != nullptr) {
+          rotate(e, row_of(p.cos, 0, 0, s) + column / 2, row_of(p.sin, 0, 0, s) + column / 2);
+        }
+        *reinterpret_cast<uint4*>(x_piece + s * p.x.seq) = round_and_pack<T>(e);
 #pragma unroll
-      for (int j = 0; j < kElements; ++j) sum[j] += e[j];
+        for (int j = 0; j < kElements; ++j) sum[j] += e[j];
+      }
     }
     if (!active || p.pooled.data == nullptr) continue;
     float* to = static_cast<float*>(p.pooled.data) + b * p.pooled.batch + head * p.pooled.head +
@@ -154,9 +182,12 @@ __global__ void __launch_bounds__(kThreads)
 
 Status run_norm_rope_pool(const CallSite& at, const NormRopePoolParams& params, DType dtype,
                           int64_t batch) {
+  const int pieces = params.num_heads * params.head_dim / kElements;
+  const int passes = (pieces + kMaxThreads - 1) / kMaxThreads;
+  const int threads = (pieces + passes - 1) / passes;
   const LaunchShape shape{
       .grid = dim3(grid_extent(params.plan.shape.num_tiles), grid_extent(batch)),
-      .block = dim3(kThreads)};
+      .block = dim3(static_cast<unsigned>((threads + 31) / 32 * 32))};
   return dtype == DType::kBF16 ? launch(at, norm_rope_pool_kernel<__nv_bfloat16>, shape, params)
                                : launch(at, norm_rope_pool_kernel<__half>, shape, params);
 }
