@@ -69,7 +69,7 @@ ARGS = {
                     ("scale", Scale), ("rounding", c_int32), ("coarse_scores", Tensor), ("coarse_out", Tensor)),
     "select": _args(("coarse_scores", Tensor), ("options", SelectOptions), ("lut", Lut)),
     "fine": _args(("q", Tensor), ("k", Tensor), ("v", Tensor), ("q_plan", c_void_p), ("kv_plan", c_void_p),
-                  ("lut", Lut), ("scale", Scale), ("out", Tensor), ("lse", Tensor)),
+                  ("lut", Lut), ("scale", Scale), ("out", Tensor), ("lse", Tensor), ("last_key_repeats", c_int64)),
     "attention_forward": _args(
         ("q", Tensor), ("k", Tensor), ("v", Tensor), ("gate_coarse", Gate), ("gate_fine", Gate),
         ("q_plan", c_void_p), ("kv_plan", c_void_p), ("select", SelectOptions), ("lut", Lut), ("scale", Scale),

@@ -335,7 +335,8 @@ typedef struct vsa_fine_args {
   vsa_const_lut lut;
   vsa_scale scale;
   vsa_tensor out;
-  vsa_tensor lse; /* may be left out */
+  vsa_tensor lse;           /* may be left out */
+  int64_t last_key_repeats; /* further keys that equal the last token of kv_plan */
 } vsa_fine_args;
 VSA_API vsa_status vsa_fine(const vsa_context* context, const vsa_fine_args* args) VSA_NOEXCEPT;
 

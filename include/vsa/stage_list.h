@@ -37,7 +37,8 @@
     F(q_pooled) F(k_pooled) F(v_pooled) F(kv_plan) F(scale) F(dcoarse_out) F(dq_pooled)          \
     F(dk_pooled) F(dv_pooled))                                                                   \
   X(select, SelectArgs, F(coarse_scores) F(options) F(lut))                                      \
-  X(fine, FineArgs, F(q) F(k) F(v) F(q_plan) F(kv_plan) F(scale) F(out) F(lse) F(lut))           \
+  X(fine, FineArgs, F(q) F(k) F(v) F(q_plan) F(kv_plan) F(scale) F(out) F(lse) F(lut)            \
+    F(last_key_repeats))                                                                         \
   X(fine_backward, FineBackwardArgs,                                                             \
     F(q) F(k) F(v) F(q_plan) F(kv_plan) F(scale) F(out) F(lse) F(dout) F(dq) F(dk) F(dv) F(lut)) \
   X(combine, CombineArgs,                                                                        \

@@ -167,8 +167,14 @@ struct FineArgs {
   std::optional<float> scale{};  ///< default 1 / sqrt(D)
   Tensor out;                    ///< [B, H, Sq, D]
   Tensor lse{};                  ///< [B, H, Sq, 1] f32, natural log, of scaled scores; may be empty
+  /// How many further keys equal the last token of kv_plan, and its value: they count wherever its
+  /// tile is kept, and need not be there. A padded text, whose padding rows are equal, takes its
+  /// valid rows and one more.
+  int64_t last_key_repeats = 0;
 };
 /// Cost: 4*D FLOP per valid pair; no S x S memory.
+/// @return Unsupported on the cuda backend for last_key_repeats > 0 unless all blocks of 64 tokens
+///         of kv_plan are full but the last one, which is not
 Status fine(const Context& context, const FineArgs& args);
 
 struct FineBackwardArgs {

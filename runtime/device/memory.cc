@@ -159,6 +159,7 @@ Workspace Memory::workspace(int64_t size_bytes) {
   workspace_ = {};
   const Result<void*> data = take(size_bytes);
   if (data.ok()) workspace_ = {*data, size_bytes};
+  ++workspace_number_;
   return workspace_;
 }
 

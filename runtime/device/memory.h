@@ -85,9 +85,20 @@ class Memory : public std::enable_shared_from_this<Memory> {
   /// @param kind  what measure_calls counts it as
   /// @return what the call returned
   Status call(const char* kind, const std::function<Status(const Context&)>& enqueue);
+  /// What `enqueue` enqueues through this object, captured in place of running it: see
+  /// DeviceMemory::capture. Runs as long as `workspace_number` is what it was.
+  Result<DeviceGraph> capture(const std::function<Status()>& enqueue) {
+    return memory_.capture(enqueue);
+  }
+  Status launch(const DeviceGraph& graph) const { return graph.launch(memory_.stream()); }
+  /// Counts the blocks that were the workspace: calls that were captured write to the block of
+  /// their time.
+  int64_t workspace_number() const { return workspace_number_; }
+
   /// From now on waits after every call, and adds how long it took; null: no longer. What a call
   /// costs the host and what it waits for the device, some 10 us, is measured with it.
   void measure_calls(CallTimes* times) { call_times_ = times; }
+  bool measures_calls() const { return call_times_ != nullptr; }
 
   Result<int64_t> available_bytes() const { return memory_.available_bytes(); }
   int64_t bytes_taken() const { return bytes_taken_; }
@@ -106,6 +117,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   BackendTraits traits_;
   DType token_dtype_;
   Workspace workspace_{};
+  int64_t workspace_number_ = 0;
   CallTimes* call_times_ = nullptr;
   int64_t bytes_taken_ = 0;
   int64_t most_bytes_taken_ = 0;

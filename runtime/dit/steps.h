@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -62,6 +63,12 @@ class Steps {
 
   /// x += gate2 * feed-forward of norm(x), modulated.
   virtual Status feed_forward(int64_t layer) = 0;
+
+  /// Runs `enqueue`, which calls the three steps above for every layer without counting or waiting,
+  /// or else enqueues again what it enqueued before for the same `topk` and `text`.
+  /// @param topk  of each layer
+  virtual Status run_layers(std::span<const int64_t> topk, const TextContext& text,
+                            const std::function<Status()>& enqueue) = 0;
 
   /// Whether all of x is finite after the last feed_forward; waits for it.
   virtual Result<bool> finite() = 0;

@@ -48,26 +48,44 @@ Status run_and_check(int64_t layer, const ForwardArgs& args, Steps& steps, Layer
   return {};
 }
 
-Status enqueue(int64_t layer, const ForwardArgs& args, Steps& steps) {
-  VSA_TRY(steps.project(layer));
-  VSA_TRY(steps.attend_self(layer, args.topk[static_cast<size_t>(layer)], nullptr));
-  VSA_TRY(steps.attend_text(layer, *args.text));
-  return steps.feed_forward(layer);
+Status check_not_cancelled(int64_t layer, const ForwardArgs& args) {
+  if (args.cancel == nullptr || !*args.cancel) return {};
+  return Status(StatusCode::kCancelled, fmt::format("layer {}: cancelled", layer));
+}
+
+Status run_each(const ForwardArgs& args, Steps& steps, std::span<LayerStats> stats) {
+  for (int64_t layer = 0; layer < steps.config().num_layers; ++layer) {
+    VSA_TRY(check_not_cancelled(layer, args));
+    VSA_TRY(run_and_check(layer, args, steps, stats[static_cast<size_t>(layer)]));
+    if (args.on_layer) args.on_layer();
+  }
+  return steps.end(args.velocity);
+}
+
+Status run_at_once(const ForwardArgs& args, Steps& steps) {
+  const int64_t num_layers = steps.config().num_layers;
+  const auto all_layers = [&]() -> Status {
+    for (int64_t layer = 0; layer < num_layers; ++layer) {
+      VSA_TRY(steps.project(layer));
+      VSA_TRY(steps.attend_self(layer, args.topk[static_cast<size_t>(layer)], nullptr));
+      VSA_TRY(steps.attend_text(layer, *args.text));
+      VSA_TRY(steps.feed_forward(layer));
+    }
+    return {};
+  };
+  VSA_TRY(steps.run_layers(args.topk, *args.text, all_layers));
+  VSA_TRY(steps.end(args.velocity));
+  for (int64_t layer = 0; args.on_layer && layer < num_layers; ++layer) args.on_layer();
+  return {};
 }
 
 }  // namespace
 
 Status forward(const ForwardArgs& args, Steps& steps, std::span<LayerStats> stats) {
   VSA_TRY(steps.begin(args.latents, args.timestep));
-  for (int64_t layer = 0; layer < steps.config().num_layers; ++layer) {
-    if (args.cancel != nullptr && *args.cancel) {
-      return Status(StatusCode::kCancelled, fmt::format("layer {}: cancelled", layer));
-    }
-    VSA_TRY(stats.empty() ? enqueue(layer, args, steps)
-                          : run_and_check(layer, args, steps, stats[static_cast<size_t>(layer)]));
-    if (args.on_layer) args.on_layer();
-  }
-  return steps.end(args.velocity);
+  if (!stats.empty()) return run_each(args, steps, stats);
+  VSA_TRY(check_not_cancelled(0, args));
+  return run_at_once(args, steps);
 }
 
 }  // namespace vsa::dit

@@ -24,16 +24,17 @@ struct ForwardArgs {
   float timestep = 0.0F;           ///< 0 to 1000
   const TextContext* text = nullptr;
   std::span<const int64_t> topk;              ///< [num_layers]: kv tiles kept; num_tiles is dense
-  const std::atomic<bool>* cancel = nullptr;  ///< looked at before every layer; may be null
-  std::function<void()> on_layer;             ///< after every layer; may be empty
+  const std::atomic<bool>* cancel = nullptr;  ///< as forward says; may be null
+  std::function<void()> on_layer;             ///< once for every layer; may be empty
   float* velocity = nullptr;                  ///< [out_channels, F, H, W]
 };
 
 /// Runs the pass layer by layer.
 /// @param stats  [num_layers]; added to, also of a pass that fails: after each layer the host waits
-///               for the device, takes times and checks x. Empty: the host waits at the end alone,
-///               so that a device may record the pass and replay it; a velocity that is not finite
-///               is then traced to its layer by another pass with stats.
+///               for the device, takes times and checks x; before each it looks at `cancel`. Empty:
+///               the host looks at `cancel` before the pass and waits at its end alone, so that a
+///               device may record the layers and replay them; a velocity that is not finite is
+///               then traced to its layer by another pass with stats.
 /// @return Cancelled | Internal (a non-finite value, names the layer) | errors of the steps,
 ///         unchanged. velocity is written on success only.
 Status forward(const ForwardArgs& args, Steps& steps, std::span<LayerStats> stats);

@@ -45,6 +45,9 @@ Status check_args(ArgCheck& check, const FineArgs& args) {
   VSA_TRY(check.input_lut("lut", args.lut, e.lut, e.num_kv_tiles));
   VSA_TRY(check.output("out", args.out, args.q.dtype, e.q));
   VSA_TRY(check.optional_output("lse", args.lse, check.tile_dtypes(), e.lse));
+  if (args.last_key_repeats < 0) {
+    return check.fault("last_key_repeats", "a number >= 0", std::to_string(args.last_key_repeats));
+  }
   return {};
 }
 

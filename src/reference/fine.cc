@@ -3,6 +3,8 @@
 //   s_ij = scale * q_i . k_j    lse_i = log sum_j exp(s_ij)
 //   p_ij = exp(s_ij - lse_i)    out_i = sum_j p_ij v_j
 //
+// In forward, the last token of the kv sequence stands for 1 + last_key_repeats equal ones.
+//
 // i runs over the valid tokens of the query tile, j over those of the kept kv tiles. Without any
 // key, out_i = 0 and lse_i = -inf.
 #include <algorithm>
@@ -43,7 +45,9 @@ struct Attended {
   double lse = -kInf;
 };
 
-Attended attend(const Row& q, const std::vector<Row>& k, const std::vector<Row>& v, double scale) {
+/// @param counts  how many equal keys each one stands for
+Attended attend(const Row& q, const std::vector<Row>& k, const std::vector<Row>& v,
+                const std::vector<double>& counts, double scale) {
   Attended result{.out = Row(q.size(), 0.0)};
   if (k.empty()) return result;
 
@@ -52,7 +56,7 @@ Attended attend(const Row& q, const std::vector<Row>& k, const std::vector<Row>&
   const double max = *std::ranges::max_element(scores);
   double sum = 0.0;
   for (size_t j = 0; j < k.size(); ++j) {
-    const double weight = std::exp(scores[j] - max);
+    const double weight = counts[j] * std::exp(scores[j] - max);
     sum += weight;
     add_scaled(result.out, weight, v[j]);
   }
@@ -73,8 +77,14 @@ Status fine(const Context& /*context*/, const FineArgs& args) {
         const auto keys = key_positions(*args.kv_plan, args.lut, b, h, i);
         const std::vector<Row> k = load_rows(args.k, b, h / group_size, keys);
         const std::vector<Row> v = load_rows(args.v, b, h / group_size, keys);
+        std::vector<double> counts(keys.size(), 1.0);
+        for (size_t j = 0; j < keys.size(); ++j) {
+          if (keys[j] == args.kv_plan->seq_len() - 1) {
+            counts[j] += static_cast<double>(args.last_key_repeats);
+          }
+        }
         for (const int32_t token : args.q_plan->tokens(i)) {
-          const Attended result = attend(load_row(args.q, b, h, token), k, v, *args.scale);
+          const Attended result = attend(load_row(args.q, b, h, token), k, v, counts, *args.scale);
           store_row(args.out, b, h, token, result.out);
           if (!args.lse.empty()) store_row(args.lse, b, h, token, {result.lse});
         }

@@ -103,7 +103,7 @@ TEST_F(CliCuda, BenchChecksAndTimesWhatThereIs) {
   const RunResult result =
       on("cuda", {"bench", "--cases", cases, "--dtype", "bf16", "--repeats", "2", "--json"});
   expect_success(result);
-  EXPECT_EQ(std::ranges::count(result.out, '\n'), 16);
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 17);
   std::istringstream rows(result.out);
   for (std::string line; std::getline(rows, line);) {
     const auto row = nlohmann::json::parse(line);

@@ -138,12 +138,12 @@ TEST_P(DeviceTransformer, ItsMemoryIsGivenBack) {
     const auto model = dit::device::DeviceModel::load(weights_, memory).value();
     const Ready ready(*model);
     static_cast<void>(predict(ready, 500.0F, 1, {}));
-    const int64_t needed =
-        dit::device::memory_needed_bytes(weights_, {.token_dtype = DType::kF32,
-                                                    .grid = kGrid,
-                                                    .num_tiles = ready.steps->plan().num_tiles(),
-                                                    .topk = 1,
-                                                    .text_rows = kTextRows});
+    const int64_t needed = dit::device::memory_needed_bytes(
+        weights_, {.token_dtype = DType::kF32,
+                   .grid = kGrid,
+                   .num_tiles = ready.steps->plan().num_tiles(),
+                   .topk = 1,
+                   .text_rows = dit::device::rows_kept(some_text())});
     // The bound for the workspace is that of a real device.
     const int64_t workspace = int64_t{32} << 20;
     EXPECT_NEAR(static_cast<double>(needed - workspace),

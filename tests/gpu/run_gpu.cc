@@ -83,7 +83,8 @@ FineResult run_fine(const Qkv& in, const ConstLut& lut) {
                     .lut = table.view(),
                     .scale = in.scale,
                     .out = out,
-                    .lse = lse});
+                    .lse = lse,
+                    .last_key_repeats = in.last_key_repeats});
   });
   return {.out = out.take(), .lse = lse.take()};
 }

@@ -38,6 +38,7 @@ std::string missing() {
 #define VSA_NEEDS_CARD \
   if (!missing().empty()) GTEST_SKIP() << missing()
 
+constexpr int64_t kValidRows = 9;
 constexpr Grid kGrid{8, 16, 16};  // 16 frames of 64x64: 32 tiles of 4x4x4
 // bf16 rounds every activation to 2^-9: over 7 layers of three additions each, independent
 // roundings of the residual's inputs add up to about sqrt(21) * 2^-9 = 0.9 % of its size.
@@ -56,10 +57,11 @@ class GpuTransformer : public testing::Test {
 
   std::vector<float> predict(dit::Model& model, int64_t topk, float timestep = 700.0F) const {
     const int64_t rows = folder_->max_sequence_length;
-    text::TextEmbedding text{
-        .rows = nn::Buffer(rows * folder_->transformer.text_dim), .num_rows = rows, .num_valid = 9};
+    text::TextEmbedding text{.rows = nn::Buffer(rows * folder_->transformer.text_dim),
+                             .num_rows = rows,
+                             .num_valid = kValidRows};
     std::fill_n(text.rows.data(), text.rows.size(), 0.0F);
-    std::ranges::copy(normal_f32(9 * folder_->transformer.text_dim, 8), text.rows.data());
+    std::ranges::copy(normal_f32(kValidRows * folder_->transformer.text_dim, 8), text.rows.data());
     const auto context = model.prepare_text(text).value();
     const auto steps = model.make_steps(kGrid, TilePlan::grid(kGrid, {4, 4, 4}).value()).value();
     const auto latents = normal_f32(
@@ -106,12 +108,11 @@ TEST_F(GpuTransformer, TakesTheMemoryThatWasPredicted) {
   VSA_NEEDS_CARD;
   load();
   static_cast<void>(predict(*there_, 4));
-  const int64_t needed =
-      dit::device::memory_needed_bytes(weights_, {.token_dtype = DType::kBF16,
-                                                  .grid = kGrid,
-                                                  .num_tiles = 32,
-                                                  .topk = 4,
-                                                  .text_rows = folder_->max_sequence_length});
+  const int64_t needed = dit::device::memory_needed_bytes(weights_, {.token_dtype = DType::kBF16,
+                                                                     .grid = kGrid,
+                                                                     .num_tiles = 32,
+                                                                     .topk = 4,
+                                                                     .text_rows = kValidRows + 1});
   EXPECT_NEAR(static_cast<double>(memory_->most_bytes_taken()), static_cast<double>(needed),
               0.1 * static_cast<double>(needed));
 }

@@ -1,4 +1,6 @@
 // Parity of token-level attention. Both sides are fed the same table, so only arithmetic differs.
+#include <fmt/format.h>
+
 #include "tests/parity/parity.h"
 
 namespace vsa::test {
@@ -15,6 +17,23 @@ TEST_P(FineParity, Forward) {
     Qkv in = qkv(dtype);
     for (const std::optional<float> scale : {std::optional<float>{}, std::optional<float>{0.3F}}) {
       in.scale = scale;
+      const FineResult got = run_fine(context(), in, table.view());
+      const FineResult want = run_fine(kReference, as_f64(in), table.view());
+      const FineTolerance tolerance = fine_tolerance(in, table.view());
+      expect_close(got.out, want.out, tolerance.out);
+      expect_close(got.lse, want.lse, tolerance.lse);
+    }
+  }
+}
+
+TEST_P(FineParity, RepeatsOfTheLastKey) {
+  VSA_NEEDS(fine);
+  const LutBuffer table = lut();
+  for (const DType dtype : kTokenDtypes) {
+    for (const int64_t repeats : {1, 400}) {
+      SCOPED_TRACE(fmt::format("{} {}", name(dtype), repeats));
+      Qkv in = qkv(dtype);
+      in.last_key_repeats = repeats;
       const FineResult got = run_fine(context(), in, table.view());
       const FineResult want = run_fine(kReference, as_f64(in), table.view());
       const FineTolerance tolerance = fine_tolerance(in, table.view());

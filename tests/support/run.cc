@@ -41,7 +41,8 @@ Qkv as_f64(const Qkv& in) {
           .v = in.v.as(DType::kF64),
           .q_plan = in.q_plan,
           .kv_plan = in.kv_plan,
-          .scale = in.scale};
+          .scale = in.scale,
+          .last_key_repeats = in.last_key_repeats};
 }
 
 TestTensor run_tile(const Context& context, const TestTensor& x, const TilePlan& plan) {
@@ -132,7 +133,8 @@ FineResult run_fine(const Context& context, const Qkv& in, const ConstLut& lut) 
                                 .lut = lut,
                                 .scale = in.scale,
                                 .out = result.out,
-                                .lse = result.lse}));
+                                .lse = result.lse,
+                                .last_key_repeats = in.last_key_repeats}));
   expect_guards_intact(result.out, result.lse);
   return result;
 }

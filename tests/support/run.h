@@ -21,6 +21,7 @@ struct Qkv {
   TestTensor q, k, v;
   TilePlan q_plan, kv_plan;
   std::optional<float> scale = {};
+  int64_t last_key_repeats = 0;  // of FineArgs
 };
 /// The same values as f64: what the reference runs on to say what is right.
 Qkv as_f64(const Qkv& in);

@@ -53,6 +53,10 @@ class CpuSteps : public Steps {
   Status attend_self(int64_t layer, int64_t topk, int64_t* kept) override;
   Status attend_text(int64_t layer, const TextContext& text) override;
   Status feed_forward(int64_t layer) override;
+  Status run_layers(std::span<const int64_t> /*topk*/, const TextContext& /*text*/,
+                    const std::function<Status()>& enqueue) override {
+    return enqueue();
+  }
   Result<bool> finite() override { return finite_; }
   Status end(float* velocity) override;
   Status read_residual(std::span<float> x) override;

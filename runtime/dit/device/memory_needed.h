@@ -15,7 +15,7 @@ struct MemoryQuestion {
   Grid grid;                ///< in tokens
   int64_t num_tiles = 0;    ///< of the plan
   int64_t topk = 0;         ///< most tiles that a layer keeps
-  int64_t text_rows = 0;    ///< with padding
+  int64_t text_rows = 0;    ///< rows_kept of the longest prompt
   int64_t num_prompts = 1;  ///< that are there at the same time
 };
 

@@ -1,6 +1,8 @@
 // The Wan video transformer on a device: weights and prompts. Host-only.
 #include "runtime/dit/device/model.h"
 
+#include <algorithm>
+
 #include "runtime/dit/device/steps.h"
 
 namespace vsa::dit::device {
@@ -18,6 +20,11 @@ Result<Array> f32(Memory& memory, const nn::Weight& weight) {
 
 Result<TilePlan> runs(int64_t num_tokens) {
   return TilePlan::grid({1, 1, num_tokens}, {1, 1, kRun});
+}
+
+int64_t rows_kept(const text::TextEmbedding& text) {
+  const int64_t of_padding = (text.num_valid + 1) % kRun == 0 ? 2 : 1;
+  return std::min(text.num_rows, text.num_valid + of_padding);
 }
 
 DeviceModel::DeviceModel(const WanWeights& weights, std::shared_ptr<Memory> memory)
@@ -91,16 +98,19 @@ Result<Layer> DeviceModel::load_layer(const BlockWeights& weights) const {
 }
 
 Result<std::unique_ptr<TextContext>> DeviceModel::prepare_text(const text::TextEmbedding& text) {
-  const int64_t rows = text.num_rows;
+  const int64_t rows = rows_kept(text);
   const int64_t width = config_.width();
   const DType token = memory_->token_dtype();
   Result<TilePlan> plan = runs(rows);
   VSA_TRY(plan.status());
   auto prepared = std::make_unique<Text>(std::move(*plan));
+  prepared->repeats = text.num_rows - rows;
+  prepared->number = num_texts_++;
 
-  Result<Array> embedded = memory_->array(text.rows.size() * size_bytes(token));
+  const auto kept = text.rows.span().first(static_cast<size_t>(rows * config_.text_dim));
+  Result<Array> embedded = memory_->array(std::ssize(kept) * size_bytes(token));
   VSA_TRY(embedded.status());
-  VSA_TRY(memory_->copy_in_rounded(embedded->data(), token, text.rows.span()));
+  VSA_TRY(memory_->copy_in_rounded(embedded->data(), token, kept));
   Result<Array> hidden = memory_->array(rows * width * size_bytes(token));
   VSA_TRY(hidden.status());
   Result<Array> projected = memory_->array(rows * width * size_bytes(token));

@@ -24,12 +24,19 @@ struct Layer {
   Linear up, down;
 };
 
-/// A prompt's keys and values in every layer. All rows are there, those of padding, too.
+/// A prompt's keys and values in every layer: of its valid rows, and of one that stands for all
+/// rows of padding, which are equal.
 struct Text : TextContext {
   TilePlan plan;                  ///< runs of rows
+  int64_t repeats = 0;            ///< how many rows of padding are not there
   std::vector<Array> key_values;  ///< of each layer [rows, 2, width]: a row of k, then of v
+  int64_t number = 0;             ///< no other text of the model has it
   explicit Text(TilePlan rows) : plan(std::move(rows)) {}
 };
+
+/// How many of a text's rows are kept: those of its tokens, and of the padding one, or two where
+/// one more would fill a run, as FineArgs::last_key_repeats asks for.
+int64_t rows_kept(const text::TextEmbedding& text);
 
 class DeviceModel : public Model {
  public:
@@ -51,6 +58,7 @@ class DeviceModel : public Model {
 
   WanConfig config_;
   bool has_gates_ = false;
+  int64_t num_texts_ = 0;
   std::shared_ptr<Memory> memory_;
   TimestepModulation modulation_;  // on the host
   Linear patch_embedding_, text_in_, text_out_, head_;

@@ -18,6 +18,10 @@ namespace {
 // A layer's vectors in modulations_.
 enum : int64_t { kShift1, kScale1, kGate1, kShift2, kScale2, kGate2, kPerLayer };
 
+/// Passes of a run differ by their prompt, and by whether a step is dense; of a batch, by prompts
+/// that do not come again.
+constexpr size_t kMaxCaptured = 8;
+
 nn::PatchLayout patch_layout(const WanConfig& config, int64_t channels, Grid grid) {
   return {.channels = channels, .grid = grid, .patch = config.patch};
 }
@@ -165,7 +169,9 @@ Result<DeviceLut> DeviceSteps::take_lut(const LutDims& dims) const {
   return DeviceLut{.index = std::move(*index), .count = std::move(*count), .dims = dims};
 }
 
-Result<DeviceLut> DeviceSteps::full_lut(int64_t num_kv_tiles) const {
+Result<Lut> DeviceSteps::full_lut(int64_t num_kv_tiles) {
+  const auto known = full_luts_.find(num_kv_tiles);
+  if (known != full_luts_.end()) return known->second.view();
   const LutDims dims{.batch = 1,
                      .num_heads = config().num_heads,
                      .num_q_tiles = run_plan_.num_tiles(),
@@ -175,7 +181,7 @@ Result<DeviceLut> DeviceSteps::full_lut(int64_t num_kv_tiles) const {
   VSA_TRY(lut.status());
   VSA_TRY(memory().copy_in(lut->index.data(), host.view().index, lut->index.size_bytes()));
   VSA_TRY(memory().copy_in(lut->count.data(), host.view().count, lut->count.size_bytes()));
-  return lut;
+  return full_luts_.emplace(num_kv_tiles, std::move(*lut)).first->second.view();
 }
 
 Status DeviceSteps::attend_self(int64_t /*layer*/, int64_t topk, int64_t* kept) {
@@ -185,18 +191,15 @@ Status DeviceSteps::attend_self(int64_t /*layer*/, int64_t topk, int64_t* kept) 
 }
 
 Status DeviceSteps::attend_densely(int64_t* kept) {
-  if (dense_lut_.index.empty()) {
-    Result<DeviceLut> lut = full_lut(run_plan_.num_tiles());
-    VSA_TRY(lut.status());
-    dense_lut_ = std::move(*lut);
-  }
+  const Result<Lut> lut = full_lut(run_plan_.num_tiles());
+  VSA_TRY(lut.status());
   if (kept != nullptr) *kept = config().num_heads * plan_.num_tiles() * plan_.num_tiles();
   const FineArgs args{.q = qkv(0),
                       .k = qkv(1),
                       .v = qkv(2),
                       .q_plan = &run_plan_,
                       .kv_plan = &run_plan_,
-                      .lut = dense_lut_.view(),
+                      .lut = *lut,
                       .out = tokens(a_)};
   return memory().call("dense attention",
                        [&](const Context& context) { return fine(context, args); });
@@ -247,11 +250,8 @@ Status DeviceSteps::attend_text(int64_t layer, const TextContext& text) {
                          .shift = weights.text_norm_bias.data()}));
   VSA_TRY(weights.text_q.forward(memory(), "text_q", n_.data(), num_tokens_, b_.data()));
   VSA_TRY(norm_tokens(memory(), config(), run_plan_, tokens(b_), {.weight = &weights.text_norm_q}));
-  if (text_lut_.dims.pitch != keys.plan.num_tiles() || text_lut_.index.empty()) {
-    Result<DeviceLut> lut = full_lut(keys.plan.num_tiles());
-    VSA_TRY(lut.status());
-    text_lut_ = std::move(*lut);
-  }
+  const Result<Lut> lut = full_lut(keys.plan.num_tiles());
+  VSA_TRY(lut.status());
   void* const kv = keys.key_values[static_cast<size_t>(layer)].data();
   const auto of_text = [&](int64_t index) {
     return part(kv, token_, config(), {.rows = keys.plan.seq_len(), .index = index, .of = 2});
@@ -261,8 +261,9 @@ Status DeviceSteps::attend_text(int64_t layer, const TextContext& text) {
                       .v = of_text(1),
                       .q_plan = &run_plan_,
                       .kv_plan = &keys.plan,
-                      .lut = text_lut_.view(),
-                      .out = tokens(a_)};
+                      .lut = *lut,
+                      .out = tokens(a_),
+                      .last_key_repeats = keys.repeats};
   VSA_TRY(
       memory().call("text attention", [&](const Context& context) { return fine(context, args); }));
   VSA_TRY(weights.text_out.forward(memory(), "text_out", a_.data(), num_tokens_, b_.data()));
@@ -276,6 +277,34 @@ Status DeviceSteps::feed_forward(int64_t layer) {
                              Activation::kGeluTanh));
   VSA_TRY(weights.down.forward(memory(), "down", wide_.data(), num_tokens_, b_.data()));
   return norm_after(layer, {.add = true, .gate = modulation(layer, kGate2)});
+}
+
+Status DeviceSteps::run_layers(std::span<const int64_t> topk, const TextContext& text,
+                               const std::function<Status()>& enqueue) {
+  if (!has_graphs_ || memory().measures_calls()) return enqueue();
+  const int64_t number = dynamic_cast<const Text&>(text).number;
+  // A captured call that would write to an old workspace is of no use any more.
+  std::erase_if(captured_, [&](const CapturedLayers& layers) {
+    return layers.workspace != memory().workspace_number();
+  });
+  for (const CapturedLayers& layers : captured_) {
+    if (layers.text == number && std::ranges::equal(layers.topk, topk)) {
+      return memory().launch(layers.graph);
+    }
+  }
+  VSA_TRY(enqueue());  // also takes the workspace and tables that a graph cannot take
+  Result<DeviceGraph> graph = memory().capture(enqueue);
+  if (graph.status().code() == StatusCode::kUnsupported) {
+    has_graphs_ = false;
+    return {};
+  }
+  VSA_TRY(graph.status());
+  if (captured_.size() == kMaxCaptured) captured_.erase(captured_.begin());
+  captured_.push_back({.topk = {topk.begin(), topk.end()},
+                       .text = number,
+                       .workspace = memory().workspace_number(),
+                       .graph = std::move(*graph)});
+  return {};
 }
 
 Result<bool> DeviceSteps::finite() {

@@ -13,13 +13,17 @@
 //   end           n -> velocity
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "runtime/dit/device/model.h"
 #include "runtime/dit/device/tokens.h"
 #include "runtime/nn/buffer.h"
+#include "vsa/device_stream.h"
 #include "vsa/lut.h"
 
 namespace vsa::dit::device {
@@ -31,6 +35,14 @@ struct DeviceLut {
   Lut view() const {
     return {static_cast<int32_t*>(index.data()), static_cast<int32_t*>(count.data()), dims};
   }
+};
+
+/// All layers of a pass, captured, and what they were captured for.
+struct CapturedLayers {
+  std::vector<int64_t> topk;
+  int64_t text = 0;       ///< its number
+  int64_t workspace = 0;  ///< the workspace's
+  DeviceGraph graph;
 };
 
 /// A step enqueues and returns; attend_self with `kept`, finite, end and read_residual wait.
@@ -45,6 +57,9 @@ class DeviceSteps : public Steps {
   Status attend_self(int64_t layer, int64_t topk, int64_t* kept) override;
   Status attend_text(int64_t layer, const TextContext& text) override;
   Status feed_forward(int64_t layer) override;
+  /// Captures what is enqueued in a graph, and replays it from the second time on.
+  Status run_layers(std::span<const int64_t> topk, const TextContext& text,
+                    const std::function<Status()>& enqueue) override;
   Result<bool> finite() override;
   Status end(float* velocity) override;
   Status read_residual(std::span<float> x) override;
@@ -77,8 +92,8 @@ class DeviceSteps : public Steps {
   Tensor tokens(const Array& buffer) const;
   /// Uninitialised.
   Result<DeviceLut> take_lut(const LutDims& dims) const;
-  /// Every run of tokens keeps all tiles.
-  Result<DeviceLut> full_lut(int64_t num_kv_tiles) const;
+  /// Every run of tokens keeps all of that many tiles. Made once.
+  Result<Lut> full_lut(int64_t num_kv_tiles);
 
   const DeviceModel& model_;
   Grid grid_;
@@ -90,8 +105,10 @@ class DeviceSteps : public Steps {
   Array modulations_;              // f32 [num_layers * 6 + 2, width]
   std::optional<float> timestep_;  // of modulations_
   nn::WeightSpace space_;
-  DeviceLut selection_;  // what attend_self selected, where tiles are counted
-  DeviceLut dense_lut_, text_lut_;
+  DeviceLut selection_;                     // what attend_self selected, where tiles are counted
+  std::map<int64_t, DeviceLut> full_luts_;  // of full_lut
+  std::vector<CapturedLayers> captured_;
+  bool has_graphs_ = true;  // until the backend says that it has none
 };
 
 }  // namespace vsa::dit::device

@@ -25,8 +25,15 @@ struct FineOutputs {
   MutableRows out, lse;
 };
 
+/// The last token of the kv sequence, where it stands for further equal ones: FineArgs.
+struct RepeatedKey {
+  const float* k = nullptr;  ///< [head_dim]; null: it is not kept, or stands for itself alone
+  const float* v = nullptr;
+  float repeats = 0.0F;
+};
+
 /// s.out and s.lse = the attention of the queries in s.q, which are scaled first, to `kv_tiles`.
 void attend(const PackedKv& kv, float scale, int64_t num_rows, std::span<const int32_t> kv_tiles,
-            const FineOutputs& outputs, FineScratch& s);
+            const FineOutputs& outputs, FineScratch& s, const RepeatedKey& repeated = {});
 
 }  // namespace vsa::cpu

@@ -2,11 +2,31 @@
 // device. Host-only.
 #include "src/cuda/fine/fine.h"
 
+#include <fmt/format.h>
+
 #include "src/cuda/combine/combine_backward.h"
 #include "src/cuda/family.h"
 #include "src/cuda/stages.h"
 
 namespace vsa::cuda {
+
+namespace {
+
+/// Kernels find the last token by its slot, the only one that has rows without a token.
+Status check_repeats(std::string_view operation, const FineArgs& args) {
+  constexpr int32_t kBlock = 64;
+  const TilePlan& plan = *args.kv_plan;
+  const int64_t last = plan.num_tiles() - 1;
+  bool alone = plan.tile_len(last) % kBlock != 0 && plan.tokens(last).back() == plan.seq_len() - 1;
+  for (int64_t tile = 0; tile < last; ++tile) alone &= plan.tile_len(tile) % kBlock == 0;
+  if (alone || args.last_key_repeats == 0) return {};
+  return unsupported(
+      fmt::format("[{}] last_key_repeats: expected 0 on the cuda backend unless all blocks of {} "
+                  "tokens of kv_plan are full but the last one, got {}",
+                  operation, kBlock, args.last_key_repeats));
+}
+
+}  // namespace
 
 bool is_fusable(const ConstTensor& t) {
   int64_t contiguous = t.shape[3];
@@ -19,6 +39,7 @@ bool is_fusable(const ConstTensor& t) {
 
 Status fine(const Context& context, const FineArgs& args) {
   Call call("fine", context);
+  VSA_TRY(check_repeats(call.operation(), args));
   const PlanTables plans(call.operation(), call.workspace, args.q_plan, args.kv_plan);
   const auto fine =
       family_for(args.q.data).fine(call.workspace, plans, args.lut.dims, args.q.shape[3]);

@@ -56,6 +56,8 @@ class Fine : public FineRun {
     params.group_size = narrow(args.q.shape[1] / args.k.shape[1]);
     params.num_items = narrow(schedule_.num_items());
     set_scale(*args.scale, params);
+    params.last_key_score =
+        std::log2(1.0F + static_cast<float>(args.last_key_repeats)) / params.scale_log2;
     params.out = rows_of(args.out);
     params.lse = rows_of(args.lse);
     params.coarse_out = combine.coarse_out;

@@ -124,7 +124,7 @@ class BlockConsumer {
     start_scores(descriptor(keys_, at), q, scores[0]);
     wgmma_wait<0>();
     fence_registers(scores[0]);
-    if (has_partial) mask_scores(scores[0], row_bits(at));
+    if (has_partial) mask_scores(scores[0], row_bits(at), p_.last_key_score);
     softmax.update_max(scores, p_.scale_log2, factor);
     softmax.exponentiate(scores[0], p_.scale_log2);
     warp_arrive(barrier_of(at) + Offsets::kEmptyK);
@@ -166,7 +166,7 @@ class BlockConsumer {
     start_out(values, p, out);
     wgmma_wait<1>();
     fence_registers(scores[0]);
-    if (__builtin_expect(has_partial, 0)) mask_scores(scores[0], row_bits(next));
+    if (__builtin_expect(has_partial, 0)) mask_scores(scores[0], row_bits(next), p_.last_key_score);
     float sums[2] = {0.0F, 0.0F};
     softmax.exponentiate(scores[0], p_.scale_log2, sums);
     const bool needs_rescale = softmax.needs_rescale(sums);
@@ -175,8 +175,8 @@ class BlockConsumer {
     finish_before_wait(sums[0] + sums[1]);
     finish_out(now, p, out);
     if (__builtin_expect(needs_rescale, 0)) {
-      recompute_with_new_max<T>(q, {buffer_of(next)}, {row_bits(next)}, p_.scale_log2, scores,
-                                softmax, out);
+      recompute_with_new_max<T>(q, {buffer_of(next)}, {row_bits(next)}, p_.last_key_score,
+                                p_.scale_log2, scores, softmax, out);
     } else {
       softmax.sum[0] = sums[0];
       softmax.sum[1] = sums[1];

@@ -186,7 +186,8 @@ class PairConsumer {
   __device__ __forceinline__ void finish_scores(const Slot& slot, float (&scores)[kScores]) const {
     wgmma_wait<kPending>();
     fence_registers(scores);
-    if (!__builtin_expect(all_rows_full(slot), 1)) mask_scores(scores, row_bits(slot));
+    if (!__builtin_expect(all_rows_full(slot), 1))
+      mask_scores(scores, row_bits(slot), p_.last_key_score);
   }
 
   /// Waits for out += p v and releases the values.
@@ -277,8 +278,8 @@ class PairConsumer {
     finish_out(now, p, out);
     if (__builtin_expect(needs_rescale, 0)) {
       recompute_with_new_max<T>(q, {buffer_of(next[0]), buffer_of(next[1])},
-                                {row_bits(next[0]), row_bits(next[1])}, p_.scale_log2, scores,
-                                softmax, out);
+                                {row_bits(next[0]), row_bits(next[1])}, p_.last_key_score,
+                                p_.scale_log2, scores, softmax, out);
       release_slots<2>(next, Offsets::kEmptyK);
     } else {
       softmax.sum[0] = sums[0];

@@ -52,6 +52,9 @@ struct FineParams {
 
   float scale_log2;  // |scale| * log2(e), not 0
   uint32_t q_sign;   // 0x80008000 if scale is negative: then the signs of q are flipped instead
+  /// Added to the unscaled scores of the last token of the kv sequence, in the slot that has rows
+  /// without a token: so that it counts as often as FineArgs::last_key_repeats says.
+  float last_key_score;
 
   Rows out;
   Rows lse;                 // f32; data may be null

@@ -46,17 +46,18 @@ __device__ __forceinline__ void warp_scores(const uint32_t (&q)[kSteps][4], uint
 /// sums, and turns the scores into probabilities, which are added to the sums.
 /// @param keys      addresses of the slots' keys in shared memory
 /// @param row_bits  which rows of the slots hold a token
+/// @param last_score  of mask_scores
 template <class T, int kSteps, int kSlots, int kOut>
 __device__ __forceinline__ void recompute_with_new_max(const uint32_t (&q)[kSteps][4],
                                                        const uint32_t (&keys)[kSlots],
                                                        const uint64_t (&row_bits)[kSlots],
-                                                       float scale_log2,
+                                                       float last_score, float scale_log2,
                                                        float (&scores)[kSlots][kScores],
                                                        SoftmaxState& softmax, float (&out)[kOut]) {
 #pragma unroll
   for (int c = 0; c < kSlots; ++c) {
     warp_scores<T>(q, keys[c], scores[c]);
-    mask_scores(scores[c], row_bits[c]);
+    mask_scores(scores[c], row_bits[c], last_score);
   }
   float factor[2];
   softmax.update_max(scores, scale_log2, factor);

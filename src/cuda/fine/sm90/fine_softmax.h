@@ -21,7 +21,9 @@ namespace vsa::cuda::sm90 {
 inline constexpr int kScores = kBlockTokens / 2;  // scores of a thread: 64 x 64 over 128 threads
 
 /// Sets the scores of keys to -inf where the slot's row holds no token.
-__device__ __forceinline__ void mask_scores(float (&s)[kScores], uint64_t row_bits) {
+/// @param last_score  added to the scores of the last row that holds one
+__device__ __forceinline__ void mask_scores(float (&s)[kScores], uint64_t row_bits,
+                                            float last_score) {
   if (row_bits == ~uint64_t{0}) return;
 #pragma unroll
   for (int word = 0; word < 2; ++word) {
@@ -30,6 +32,13 @@ __device__ __forceinline__ void mask_scores(float (&s)[kScores], uint64_t row_bi
     for (int i = 0; i < kScores / 2; ++i) {
       if ((bits >> (i / 4 * 8 + i % 2) & 1U) == 0) s[word * kScores / 2 + i] = kMinusInfinity;
     }
+  }
+  // Where the last row is, from this thread's first column; the bits are not needed any more.
+  const int last =
+      63 - __clzll(static_cast<long long>(row_bits)) - static_cast<int>(threadIdx.x % 4 * 2);
+#pragma unroll
+  for (int i = 0; i < kScores; ++i) {
+    if (i / 4 * 8 + i % 2 == last) s[i] += last_score;
   }
 }
 
