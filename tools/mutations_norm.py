@@ -1,4 +1,6 @@
-"""What tools/mutate.py breaks in the stages around attention that norm, and which test must notice."""
+"""What tools/mutate.py breaks in the calls around the stages, norms and the attention of text encoders, and which test
+must notice.
+"""
 
 from mutations import parity, specification
 
@@ -31,6 +33,12 @@ NORM_MUTATIONS = [
     specification("residual_norm: the variance of a sample", "src/reference/residual_norm.cc",
                   "var += dot(head, head) / width;", "var += dot(head, head) / (width - 1.0);",
                   "ReferenceResidualNorm.OverAllHeadsOfATokenWithTheBiasedVariance", "unit_tests"),
+    specification("residual_norm: an RMS norm takes the mean off", "src/reference/residual_norm.cc",
+                  "if (args.norm == NormKind::kRms) mean = 0.0;", "",
+                  "ReferenceResidualNorm.AnRmsNormLeavesTheMean", "unit_tests"),
+    parity("residual_norm: an RMS norm takes the mean off", "src/cpu/residual_norm/residual_norm_kernel.cc",
+           "t.norm == NormKind::kRms ? 0.0F", "t.norm == NormKind(2) ? 0.0F",
+           "ResidualNormParity.EveryDtypeAndWhateverIsLeftOut"),
     parity("residual_norm: eps dropped", "src/cpu/residual_norm/residual_norm_kernel.cc",
            "std::sqrt(var + t.eps)", "std::sqrt(var + 0.0F * t.eps)",
            "ResidualNormParity.EveryDtypeAndWhateverIsLeftOut"),
@@ -44,4 +52,19 @@ NORM_MUTATIONS = [
     parity("residual_norm: every item of the batch is the first one", "src/cpu/residual_norm/residual_norm.cc",
            "work(args, item / per_batch,", "work(args, 0 * item / per_batch,",
            "ResidualNormParity.EveryDtypeAndWhateverIsLeftOut"),
+    # --- relative_attention ---
+    specification("relative_attention: the bias of query minus key", "src/reference/relative_attention.cc",
+                  "j - i + num_queries - 1", "i - j + num_keys - 1",
+                  "ReferenceRelativeAttention.TheBiasIsThatOfKeyMinusQuery", "unit_tests"),
+    specification("relative_attention: the bias is scaled, too", "src/reference/relative_attention.cc",
+                  "*args.scale * dot(q, k[static_cast<size_t>(j)]) + bias[distance]",
+                  "*args.scale * (dot(q, k[static_cast<size_t>(j)]) + bias[distance])",
+                  "ReferenceRelativeAttention.ScoresAreScaledAndTheBiasIsNot", "unit_tests"),
+    parity("relative_attention: the bias of the neighbour", "src/cpu/relative_attention/relative_attention.cc",
+           "+ queries - 1 - i, num_keys", "+ (queries - 1 - i) / 2, num_keys",
+           "RelativeAttentionParity.EveryDtype"),
+    parity("relative_attention: a hidden row is NaN",
+           "src/cpu/relative_attention/relative_attention_kernel.cc",
+           "hn::IfThenElse(hn::Lt(max, lowest), hn::Zero(d), max)", "hn::Max(max, max)",
+           "RelativeAttentionParity.MinusInfinityHides"),
 ]

@@ -2,8 +2,9 @@
  * languages.
  *
  * Semantics, shapes, dtypes and units are those of vsa/stages.h, vsa/norm_rope_pool.h,
- * vsa/linear.h, vsa/residual_norm.h, vsa/conv3d.h, vsa/pixel_norm.h, vsa/upsample.h, vsa/softmax.h
- * and vsa/attention.h; the names are the same with the prefix vsa_. Host-only.
+ * vsa/linear.h, vsa/residual_norm.h, vsa/relative_attention.h, vsa/conv3d.h, vsa/pixel_norm.h,
+ * vsa/upsample.h, vsa/softmax.h and vsa/attention.h; the names are the same with the prefix vsa_.
+ * Host-only.
  *
  * - Every function that can fail returns a vsa_status; out-parameters are set only on VSA_OK.
  *   vsa_last_error() then says what was wrong: `[operation] argument: expected X, got Y`.
@@ -47,6 +48,7 @@ enum { VSA_F32 = 0, VSA_BF16 = 1, VSA_F16 = 2, VSA_F64 = 3 };
 enum { VSA_REFERENCE = 0, VSA_CPU = 1, VSA_CUDA = 2, VSA_HIP = 3 };
 enum { VSA_ACTIVATION_NONE = 0, VSA_ACTIVATION_GELU_TANH = 1, VSA_ACTIVATION_SILU = 2 };
 enum { VSA_RESIDUAL_ADD = 0, VSA_RESIDUAL_REPLACE = 1 };
+enum { VSA_NORM_KIND_LAYER = 0, VSA_NORM_KIND_RMS = 1 };
 enum { VSA_NORM_OVER_NOTHING = 0, VSA_NORM_OVER_HEAD = 1, VSA_NORM_OVER_ALL_HEADS = 2 };
 enum { VSA_ROUNDING_NONE = 0, VSA_ROUNDING_BF16 = 1 };
 enum { VSA_GATE_UNSET = 0, VSA_GATE_CONSTANT = 1, VSA_GATE_TENSOR = 2 };
@@ -244,10 +246,20 @@ typedef struct vsa_residual_norm_args {
   vsa_const_tensor y, gate;      /* may be left out; no gate without y */
   vsa_const_tensor scale, shift; /* each may be left out; none without out */
   float eps;                     /* 0 is 0: set it, to 1e-6 say */
+  int32_t norm;                  /* VSA_NORM_KIND_... */
   vsa_tensor out;                /* may be left out if y is given */
 } vsa_residual_norm_args;
 VSA_API vsa_status vsa_residual_norm(const vsa_context* context,
                                      const vsa_residual_norm_args* args) VSA_NOEXCEPT;
+
+typedef struct vsa_relative_attention_args {
+  size_t struct_size;
+  vsa_const_tensor q, k, v, bias;
+  vsa_scale scale;
+  vsa_tensor out;
+} vsa_relative_attention_args;
+VSA_API vsa_status vsa_relative_attention(const vsa_context* context,
+                                          const vsa_relative_attention_args* args) VSA_NOEXCEPT;
 
 typedef struct vsa_conv3d_args {
   size_t struct_size;

@@ -1,4 +1,4 @@
-// Residual addition, gate, layer norm and modulation of every token in one pass. Host-only.
+// Residual addition, gate, layer or RMS norm and modulation of every token in one pass. Host-only.
 #pragma once
 
 #include "vsa/backend.h"
@@ -6,6 +6,12 @@
 #include "vsa/tensor.h"
 
 namespace vsa {
+
+/// What a norm divides by, and whether it takes the mean off before.
+enum class NormKind : int {
+  kLayer = 0,
+  kRms = 1,  ///< mean(x) is taken as 0, so var is mean(x^2)
+};
 
 /// For every token b, s, over the H * D elements of all its heads:
 ///   x   = x + gate * y                                        without y, x is only read
@@ -15,7 +21,7 @@ namespace vsa {
 /// makes its whole out NaN.
 ///
 /// A block of Wan has a scale of 1 + scale and a shift from the time embedding, or the weight and
-/// the bias of its layer norm.
+/// the bias of its layer norm. A block of T5 has an RMS norm with a scale.
 struct ResidualNormArgs {
   Tensor x;             ///< [B, H, S, D] f32, or the dtype of y and out; rounded to it once
   ConstTensor y{};      ///< [B, H, S, D] token tensor; may be empty if there is an out
@@ -23,7 +29,8 @@ struct ResidualNormArgs {
   ConstTensor scale{};  ///< [B, H, 1, D] f32; empty: all ones; none without out
   ConstTensor shift{};  ///< [B, H, 1, D] f32; empty: all zeros; none without out
   float eps = 1e-6F;    ///< >= 0
-  Tensor out{};         ///< [B, H, S, D] token tensor, of y's dtype; may be empty if there is a y
+  NormKind norm = NormKind::kLayer;
+  Tensor out{};  ///< [B, H, S, D] token tensor, of y's dtype; may be empty if there is a y
 };
 /// gate, scale and shift that are the same for all items of a batch have stride[0] = 0.
 /// @return InvalidArgument | Unsupported (dtype or alignment; D, which is a multiple of 8 on the

@@ -8,6 +8,7 @@
 #include "vsa/linear.h"
 #include "vsa/norm_rope_pool.h"
 #include "vsa/pixel_norm.h"
+#include "vsa/relative_attention.h"
 #include "vsa/residual_norm.h"
 #include "vsa/softmax.h"
 #include "vsa/upsample.h"
@@ -23,7 +24,9 @@
   X(norm_rope_pool, NormRopePoolArgs,                                                            \
     F(x) F(plan) F(norm) F(eps) F(weight) F(rstd) F(cos) F(sin) F(pooled))                       \
   X(linear, LinearArgs, F(x) F(weight) F(bias) F(activation) F(out))                             \
-  X(residual_norm, ResidualNormArgs, F(x) F(y) F(gate) F(scale) F(shift) F(eps) F(out))          \
+  X(residual_norm, ResidualNormArgs, F(x) F(y) F(gate) F(scale) F(shift) F(eps) F(norm) F(out))  \
+  X(relative_attention, RelativeAttentionArgs,                                                   \
+    F(q) F(k) F(v) F(bias) F(scale) F(out))                                                      \
   X(conv3d, Conv3dArgs,                                                                          \
     F(x) F(weight) F(height) F(kernel_frames) F(kernel_edge) F(out))                             \
   X(pixel_norm, PixelNormArgs,                                                                   \

@@ -23,6 +23,7 @@
 #include "vsa/lut.h"
 #include "vsa/norm_rope_pool.h"
 #include "vsa/pixel_norm.h"
+#include "vsa/relative_attention.h"
 #include "vsa/residual_norm.h"
 #include "vsa/softmax.h"
 #include "vsa/stages.h"

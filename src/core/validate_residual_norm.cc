@@ -38,6 +38,9 @@ Status check_args(ArgCheck& check, const ResidualNormArgs& args) {
   if (!(std::isfinite(args.eps) && args.eps >= 0.0F)) {
     return check.fault("eps", "a finite number >= 0", fmt::format("{}", args.eps));
   }
+  if (args.norm != NormKind::kLayer && args.norm != NormKind::kRms) {
+    return check.fault("norm", "kLayer or kRms", std::to_string(static_cast<int>(args.norm)));
+  }
   // A residual in f32 goes with branches of any token dtype.
   DTypes dtypes =
       check.tile_dtypes().contains(args.x.dtype) ? check.token_dtypes() : DTypes(args.x.dtype);

@@ -1,4 +1,4 @@
-// residual_norm: x + gate * y, then layer norm over all heads of a token, scale and shift.
+// residual_norm: x + gate * y, then layer or RMS norm over all heads of a token, scale and shift.
 // Host-only.
 #include <cmath>
 
@@ -31,6 +31,7 @@ void norm(const ResidualNormArgs& args, int64_t b, int64_t s) {
     heads.push_back(load_row(args.x, b, h, s));
     for (const double e : heads.back()) mean += e / width;
   }
+  if (args.norm == NormKind::kRms) mean = 0.0;
   double var = 0.0;
   for (Row& head : heads) {
     for (double& e : head) e -= mean;

@@ -80,6 +80,7 @@ TEST(DeviceBackend, ServesEveryStage) {
   expect_served<PixelNormCall>("pixel_norm");
   expect_served<UpsampleCall>("upsample");
   expect_served<SoftmaxCall>("softmax");
+  expect_served<RelativeAttentionCall>("relative_attention");
   expect_served<CoarseCall>("coarse");
   expect_served<CoarseBackwardCall>("coarse_backward");
   expect_served<SelectCall>("select");

@@ -39,6 +39,7 @@ TEST(DevicePrograms, TheCommandCopiesToAnyDeviceAndBack) {
   expect_copied<PixelNormCall>(vsa::pixel_norm, 6);
   expect_copied<UpsampleCall>(vsa::upsample, 3);
   expect_copied<SoftmaxCall>(vsa::softmax, 2);
+  expect_copied<RelativeAttentionCall>(vsa::relative_attention, 5);
   expect_copied<PoolCall>(vsa::pool, 2);
   expect_copied<CoarseCall>(vsa::coarse, 5);
   expect_copied<SelectCall>(vsa::select, 3);

@@ -84,6 +84,18 @@ struct ResidualNormCall : CallBase {
   Status run() const { return residual_norm(context, args); }
 };
 
+struct RelativeAttentionCall : CallBase {
+  // With so many keys the rows of the bias, of 72 numbers, begin at multiples of 32 bytes.
+  static constexpr int64_t kKeys = 41;
+  Tensor keys() { return arena.tensor(DType::kF32, {kB, kHkv, kKeys, kD}); }
+  RelativeAttentionArgs args{.q = q_like(),
+                             .k = keys(),
+                             .v = keys(),
+                             .bias = arena.tensor(DType::kF32, {kB, kH, 1, sq + kKeys - 1}),
+                             .out = q_like()};
+  Status run() const { return relative_attention(context, args); }
+};
+
 /// Three frames of 4x3 pixels.
 struct Conv3dCall : CallBase {
   Conv3dArgs args{.x = video(3, 12, kD),
@@ -270,9 +282,9 @@ struct FindCall<Args, First, Rest...>
 template <class Args>
 using ValidCall =
     typename FindCall<Args, TileCall, UntileCall, PoolCall, NormRopePoolCall, LinearCall,
-                      ResidualNormCall, Conv3dCall, PixelNormCall, UpsampleCall, SoftmaxCall,
-                      PoolBackwardCall, CoarseCall, CoarseBackwardCall, SelectCall, FineCall,
-                      FineBackwardCall, CombineCall, CombineBackwardCall, AttentionCall,
-                      AttentionBackwardCall>::type;
+                      ResidualNormCall, RelativeAttentionCall, Conv3dCall, PixelNormCall,
+                      UpsampleCall, SoftmaxCall, PoolBackwardCall, CoarseCall, CoarseBackwardCall,
+                      SelectCall, FineCall, FineBackwardCall, CombineCall, CombineBackwardCall,
+                      AttentionCall, AttentionBackwardCall>::type;
 
 }  // namespace vsa::test

@@ -61,7 +61,7 @@ struct TokenSize {
   double mean = 0.0, mean_size = 0.0, rstd = 0.0;
 };
 
-TokenSize size_of_token(const TestTensor& x, double norm_eps, int64_t b, int64_t s) {
+TokenSize size_of_token(const TestTensor& x, NormKind norm, double norm_eps, int64_t b, int64_t s) {
   const double n = static_cast<double>(x.dims().num_heads * x.dims().head_dim);
   TokenSize size;
   double var = 0.0;
@@ -74,6 +74,7 @@ TokenSize size_of_token(const TestTensor& x, double norm_eps, int64_t b, int64_t
     size.mean += e / n;
     size.mean_size += std::abs(e) / n;
   });
+  if (norm == NormKind::kRms) size.mean = size.mean_size = 0.0;  // known without an error
   for_each([&](double e) { var += (e - size.mean) * (e - size.mean) / n; });
   size.rstd = 1.0 / std::sqrt(var + norm_eps);
   return size;
@@ -92,7 +93,7 @@ Tolerance norm_tolerance(const ResidualNormTensors& in, const ResidualNormExtras
   std::vector<TokenSize> tokens;
   for (int64_t b = 0; b < dims.batch; ++b) {
     for (int64_t s = 0; s < dims.seq_len; ++s) {
-      tokens.push_back(size_of_token(in.x, norm_eps, b, s));
+      tokens.push_back(size_of_token(in.x, extras.norm, norm_eps, b, s));
     }
   }
   Tolerance tolerance{.bound = {}, .origin = "(|x - mean| + mean|x|) rstd |scale| + |shift|"};
@@ -121,6 +122,8 @@ std::vector<ResidualNormExtras> residual_norm_extras() {
       {"sum_alone", true, false, false, false, false},
       {"without_y", false, false, true, true, true},
       {"norm_alone", false, false, false, false, true},
+      {"rms", true, false, true, false, true, true, NormKind::kRms},
+      {"rms_alone", false, false, false, true, true, false, NormKind::kRms},
   };
 }
 
@@ -154,6 +157,7 @@ ResidualNormArgs ResidualNormTensors::args(const ResidualNormExtras& extras) {
           .scale = shared(scale, extras.scale),
           .shift = shared(shift, extras.shift),
           .eps = 0.125F,  // much, so that it counts
+          .norm = extras.norm,
           .out = extras.out ? out.view() : Tensor{}};
 }
 

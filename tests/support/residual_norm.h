@@ -14,6 +14,7 @@ struct ResidualNormExtras {
   std::string name;
   bool y, gate, scale, shift, out;
   bool shared = false;  ///< gate, scale and shift are the same for all items of the batch
+  NormKind norm = NormKind::kLayer;
 };
 /// Every tensor given, each left out, and nothing but one of them.
 std::vector<ResidualNormExtras> residual_norm_extras();

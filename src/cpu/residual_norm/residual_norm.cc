@@ -80,6 +80,7 @@ class ResidualNorm {
                 .scale = scale_,
                 .shift = shift_,
                 .eps = args_.eps,
+                .norm = args_.norm,
                 .out = s_.y.data()});
     store(s_.y, s, args_.out);
   }

@@ -37,7 +37,8 @@ HWY_INLINE float MeanOf(const float* x, int64_t n, const F& f) {
 }
 
 void NormToken(const NormedToken& t) {
-  const float mean = MeanOf(t.x, t.n, [](auto /*d*/, auto x) { return x; });
+  const float mean =
+      t.norm == NormKind::kRms ? 0.0F : MeanOf(t.x, t.n, [](auto /*d*/, auto x) { return x; });
   const float var = MeanOf(t.x, t.n, [&](auto d, auto x) {
     const auto centred = hn::Sub(x, hn::Set(d, mean));
     return hn::Mul(centred, centred);

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "vsa/residual_norm.h"
+
 namespace vsa::cpu {
 
 /// x += gate * y; a null gate is all ones. n is a multiple of 8.
@@ -14,10 +16,12 @@ struct NormedToken {
   const float* scale = nullptr;  ///< [n]; null: all ones
   const float* shift = nullptr;  ///< [n]; null: all zeros
   float eps = 0.0F;
+  NormKind norm = NormKind::kLayer;
   float* out = nullptr;  ///< [n]
 };
-/// out = (x - mean(x)) / sqrt(var(x) + eps) * scale + shift. The variance is the mean of the
-/// centred squares: mean(x^2) - mean(x)^2 would cancel where the mean is large.
+/// out = (x - mean(x)) / sqrt(var(x) + eps) * scale + shift, with a mean of 0 for kRms. The
+/// variance is the mean of the centred squares: mean(x^2) - mean(x)^2 would cancel where the mean
+/// is large.
 void norm_token(const NormedToken& token);
 
 }  // namespace vsa::cpu

@@ -37,6 +37,7 @@ Status residual_norm(const Context& context, const ResidualNormArgs& args) {
                               .shift = rows_of(args.shift),
                               .out = rows_of(args.out),
                               .eps = args.eps,
+                              .norm = args.norm,
                               .num_heads = narrow(shape[1]),
                               .head_dim = narrow(shape[3])},
                              args.x.dtype, args.y.empty() ? args.out.dtype : args.y.dtype, shape);

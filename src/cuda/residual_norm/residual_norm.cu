@@ -1,7 +1,8 @@
-// residual_norm: residual addition, gate, layer norm and modulation in one pass over a token.
+// residual_norm: residual addition, gate, layer or RMS norm, modulation in one pass over a token.
 //
 //   x, y -> x + gate * y -> rounded -> x
-//                             +-> mean -> centred squares -> rstd -> times scale, plus shift -> out
+//                             +-> mean (RMS norm: 0) -> centred squares -> rstd
+//                                                       -> times scale, plus shift -> out
 //
 // A CTA of one to eight warps, by the width of a token, processes one token of all heads. A thread
 // has up to four pieces of 8 adjacent elements (16 bytes of a 16-bit dtype, 32 of f32) and keeps
@@ -151,7 +152,9 @@ __global__ void __launch_bounds__(kMaxTokenWarps * 32)
 #pragma unroll
     for (int j = 0; j < kPieceElements; ++j) sum += x[i][j];
   }
-  const float mean = sum_over_cta(sum, sums) / width;
+  // Summed in any case: around a branch ptxas spills a register.
+  const float mean_of_all = sum_over_cta(sum, sums) / width;
+  const float mean = p.norm == NormKind::kRms ? 0.0F : mean_of_all;
   float square_sum = 0.0F;
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {

@@ -35,6 +35,7 @@ struct ResidualNormParams {
   ConstRows gate, scale, shift;  // f32 [B, H, 1, D]; data may be null
   Rows out;                      // the token dtype; data may be null
   float eps = 0.0F;
+  NormKind norm = NormKind::kLayer;
   int32_t num_heads = 0;
   int32_t head_dim = 0;  // a multiple of 8
 };

@@ -30,6 +30,7 @@ TEST(CApiResidualNorm, EveryFieldReachesItsTwin) {
                                                                  .scale = cpp(scale, shared),
                                                                  .shift = cpp(shift, shared),
                                                                  .eps = 0.5F,
+                                                                 .norm = NormKind::kRms,
                                                                  .out = cpp(cpp_out, dims)})
                   .ok());
   vsa_context context{};  // of the reference backend
@@ -45,6 +46,7 @@ TEST(CApiResidualNorm, EveryFieldReachesItsTwin) {
   args.scale = vsa_read(c(scale, shared));
   args.shift = vsa_read(c(shift, shared));
   args.eps = 0.5F;
+  args.norm = VSA_NORM_KIND_RMS;
   args.out = c(out, dims);
   ASSERT_EQ(vsa_residual_norm(&context, &args), VSA_OK) << vsa_last_error();
   EXPECT_EQ(x, cpp_x);

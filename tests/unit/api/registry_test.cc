@@ -55,6 +55,7 @@ TEST(Registry, ImplementsWhatTheTableHas) {
   EXPECT_TRUE(implements(BackendId::kCpu, "attention_backward"));
   EXPECT_TRUE(implements(BackendId::kCpu, "norm_rope_pool"));
   EXPECT_TRUE(implements(BackendId::kCpu, "residual_norm"));
+  EXPECT_TRUE(implements(BackendId::kCpu, "relative_attention"));
   EXPECT_FALSE(implements(BackendId::kReference, "attention"));
 }
 

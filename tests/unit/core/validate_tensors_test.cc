@@ -87,6 +87,17 @@ TEST(ValidateTensors, ResidualNorm) {
   expect_refused(VSA_LAST_AXIS(ResidualNormCall, gate), op);
 }
 
+TEST(ValidateTensors, RelativeAttention) {
+  const auto op = "relative_attention";
+  expect_refused(VSA_TENSOR(RelativeAttentionCall, q, kFirst), op);
+  expect_refused(VSA_TENSOR(RelativeAttentionCall, k, kFirst), op);
+  expect_refused(VSA_TENSOR(RelativeAttentionCall, v, kInput), op);
+  expect_refused(of_one_row(VSA_TENSOR(RelativeAttentionCall, bias, kInput)), op);
+  expect_refused(VSA_TENSOR(RelativeAttentionCall, out, kOutput), op);
+  expect_refused(VSA_LAST_AXIS(RelativeAttentionCall, v), op);
+  expect_refused(VSA_LAST_AXIS(RelativeAttentionCall, bias), op);
+}
+
 TEST(ValidateTensors, PixelNorm) {
   const auto op = "pixel_norm";
   expect_refused(VSA_TENSOR(PixelNormCall, y, kFirst), op);

@@ -80,6 +80,17 @@ TEST(ReferenceResidualNorm, EpsIsAddedToTheVariance) {
   expect_close(norm_of(signs(), {.x = {}, .eps = 3.0F}), signs(0.5), exact());
 }
 
+TEST(ReferenceResidualNorm, AnRmsNormLeavesTheMean) {
+  const TestTensor two = constant_tensor(DType::kF64, kDims, 2.0);
+  const ResidualNormArgs args{.x = {}, .eps = 0.0F, .norm = NormKind::kRms};
+  expect_close(norm_of(two, args), constant_tensor(DType::kF64, kDims, 1.0), exact());
+  const TestTensor scale = places();
+  ResidualNormArgs scaled = args;
+  scaled.scale = scale.view();
+  scaled.eps = 12.0F;
+  EXPECT_EQ(norm_of(two, scaled).at(0, 1, 2, 3), 13.0 * 0.5) << "2 / sqrt(4 + 12)";
+}
+
 TEST(ReferenceResidualNorm, ScaleMultipliesAndShiftIsAdded) {
   const TestTensor scale = places();
   const TestTensor shift = constant_tensor(DType::kF64, kModulation, 100.0);
@@ -133,6 +144,8 @@ TEST(ReferenceResidualNorm, WrongArgumentsAreNamed) {
   for (const float bad : {-1.0F, std::nanf(""), HUGE_VALF}) {
     refused(f64, {.x = {}, .y = y.view(), .eps = bad}, "eps: expected a finite number >= 0");
   }
+  refused(f64, {.x = {}, .y = y.view(), .norm = static_cast<NormKind>(2)},
+          "norm: expected kLayer or kRms, got 2");
   refused(f64, {.x = {}, .y = row.view()},
           "y: expected f32|bf16|f16|f64 [1,2,3,4], got f64 [1,2,1");
   refused(f64, {.x = {}, .y = y.view(), .gate = y.view()}, "gate: expected f32|f64 [1,2,1,4]");
