@@ -11,6 +11,7 @@
 #include "runtime/nn/parallel.h"
 #include "runtime/sampler/sampler.h"
 #include "runtime/system/limits.h"
+#include "runtime/text/device/umt5_layout.h"
 #include "runtime/text/umt5_weights.h"
 #include "runtime/vae/cpu/memory.h"
 #include "runtime/vae/decoder.h"
@@ -105,26 +106,34 @@ Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
   VSA_TRY(memory.status());
   const Result<int64_t> available = (*memory)->available_bytes();
   VSA_TRY(available.status());
-  const int64_t needed =
-      dit::device::memory_needed_bytes(transformer, {.token_dtype = (*memory)->token_dtype(),
-                                                     .grid = plan.grid,
-                                                     .num_tiles = plan.num_tiles,
-                                                     .topk = plan.topk,
-                                                     .text_rows = model.max_sequence_length,
-                                                     .num_prompts = plan.passes()});
-  if (needed <= *available) return {};
-  return out_of_memory(
-      fmt::format("[generate] device memory: expected at least {:.2f} GiB available for the "
-                  "transformer, got {:.2f} GiB; ask for fewer frames or a smaller size, or take "
-                  "--backend cpu",
-                  gib(needed), gib(*available)));
+  const DType token = (*memory)->token_dtype();
+  // The stages follow each other, and each frees its memory before the next one begins.
+  const auto fits = [&](const char* what, int64_t needed, const char* remedy) -> Status {
+    if (needed <= *available) return {};
+    return out_of_memory(fmt::format(
+        "[generate] device memory: expected at least {:.2f} GiB available for the {}, got {:.2f} "
+        "GiB; {}take --backend cpu",
+        gib(needed), what, gib(*available), remedy));
+  };
+  VSA_TRY(
+      fits("transformer",
+           dit::device::memory_needed_bytes(transformer, {.token_dtype = token,
+                                                          .grid = plan.grid,
+                                                          .num_tiles = plan.num_tiles,
+                                                          .topk = plan.topk,
+                                                          .text_rows = model.max_sequence_length,
+                                                          .num_prompts = plan.passes()}),
+           "ask for fewer frames or a smaller size, or "));
+  return fits(
+      "text encoder",
+      text::device::memory_needed_bytes(model.text_encoder, token, model.max_sequence_length), "");
 }
 
 Status check_memory(const RunPlan& plan, const ModelFolder& model,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder) {
   // The stages follow each other, and each frees its memory before the next one begins.
-  VSA_TRY(check("the text encoder", text_memory_needed_bytes(text_encoder), ""));
   if (!plan.on_device) {
+    VSA_TRY(check("the text encoder", text_memory_needed_bytes(text_encoder), ""));
     VSA_TRY(check("the transformer", memory_needed_bytes(plan, model.transformer, transformer),
                   "; ask for fewer frames or a smaller size"));
   }

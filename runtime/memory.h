@@ -38,7 +38,8 @@ VaeNeeds vae_memory_needed(const vae::VaeConfig& config, const std::vector<int64
 ///         is available (system::available_memory_bytes)
 Status check_memory(const RunPlan& plan, const ModelFolder& model,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder);
-/// The same for the memory of the device that the transformer runs on (plan.on_device).
+/// The same for the memory of the device that text encoder and transformer run on
+/// (plan.on_device).
 /// @return also errors of device::Memory::of
 Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
                            const dit::WanWeights& transformer, BackendId backend);

@@ -116,8 +116,7 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   VSA_TRY(begun.status());
   FileHashes hashes(model->root, model_files(*model, (*weights)->files()));
 
-  const bool guided = plan->passes() == 2;
-  const Result<Texts> texts = encode_texts(options, *model, **weights, guided, report);
+  const Result<Texts> texts = encode_texts(options, *model, *plan, **weights, report);
   VSA_TRY(texts.status());
   const auto colours = preview_colours(options, *model, **weights);
   VSA_TRY(colours.status());

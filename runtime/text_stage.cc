@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "runtime/device/memory.h"
 #include "runtime/io/mmap.h"
 #include "runtime/nn/elementwise.h"
 #include "runtime/text/cpu/umt5_steps.h"
+#include "runtime/text/device/umt5_steps.h"
 #include "runtime/text/umt5.h"
 #include "runtime/text_warnings.h"
 #include "runtime/timer.h"
@@ -20,11 +22,21 @@ Status check_finite(const text::TextEmbedding& embedding, const io::Checkpoint& 
                  weights, "text encoder");
 }
 
+Result<std::unique_ptr<text::Umt5Steps>> make_steps(const GenerateOptions& options,
+                                                    const RunPlan& plan,
+                                                    const text::Umt5Weights& weights) {
+  if (!plan.on_device) return text::cpu::make_steps(weights);
+  auto memory = device::Memory::of(options.backend);
+  VSA_TRY(memory.status());
+  return text::device::make_steps(weights, std::move(*memory));
+}
+
 }  // namespace
 
 Result<Texts> encode_texts(const GenerateOptions& options, const ModelFolder& model,
-                           const RunWeights& weights, bool guided, GenerateReport& report) {
+                           const RunPlan& plan, const RunWeights& weights, GenerateReport& report) {
   const Timer timer(report.text_ms);
+  const bool guided = plan.passes() == 2;
   const Result<text::Tokenizer> tokenizer = model.open_tokenizer();
   VSA_TRY(tokenizer.status());
   const auto prompt = tokenizer->encode(options.prompt, model.max_sequence_length);
@@ -38,7 +50,7 @@ Result<Texts> encode_texts(const GenerateOptions& options, const ModelFolder& mo
   };
   warn("prompt", options.prompt, *prompt);
   if (guided) warn("negative prompt", options.negative_prompt, *negative);
-  auto steps = text::cpu::make_steps(weights.text);
+  auto steps = make_steps(options, plan, weights.text);
   VSA_TRY(steps.status());
   text::Umt5Encoder encoder(weights.text, std::move(*steps));
 

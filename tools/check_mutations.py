@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from mutations import MUTATIONS
+from mutations_device import DEVICE_MUTATIONS
 from mutations_gpu import GPU_MUTATIONS
 from mutations_norm import NORM_MUTATIONS
 from mutations_video import VIDEO_MUTATIONS
@@ -12,7 +13,7 @@ from mutations_video import VIDEO_MUTATIONS
 
 def main():
     wrong = 0
-    for m in MUTATIONS + NORM_MUTATIONS + VIDEO_MUTATIONS + GPU_MUTATIONS:
+    for m in MUTATIONS + NORM_MUTATIONS + VIDEO_MUTATIONS + DEVICE_MUTATIONS + GPU_MUTATIONS:
         count = Path(m.file).read_text().count(m.old) if Path(m.file).is_file() else 0
         if count != 1:
             print(f"tools/mutations*.py: {m.name}: expected its text once in {m.file}, got it {count} "

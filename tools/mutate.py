@@ -2,8 +2,7 @@
 """Breaks each stage on purpose, one place at a time, and demands that the named test notices.
 
 Works on a copy of the tree in build-mutation/, where only what a mutation touches is rebuilt. The
-mutations are in tools/mutations.py, those of the stages that norm in tools/mutations_norm.py, and those of the calls
-on videos in tools/mutations_video.py.
+mutations are in tools/mutations*.py.
 
 With --gpu: those of tools/mutations_gpu.py, in kernels that run on a card. Each becomes a gpu_tests of its own, and
 all of them build-mutation/gpu, which runs on a machine with a GPU: tools/gpu_run.sh mutations.
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from mutations import MUTATIONS
 from mutations_gpu import GPU_MUTATIONS
+from mutations_device import DEVICE_MUTATIONS
 from mutations_norm import NORM_MUTATIONS
 from mutations_video import VIDEO_MUTATIONS
 
@@ -148,7 +148,7 @@ def main():
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("word", nargs="?", default="")
     args = parser.parse_args()
-    known = GPU_MUTATIONS if args.gpu else MUTATIONS + NORM_MUTATIONS + VIDEO_MUTATIONS
+    known = GPU_MUTATIONS if args.gpu else MUTATIONS + NORM_MUTATIONS + VIDEO_MUTATIONS + DEVICE_MUTATIONS
     chosen = [m for m in known if args.word in m.name or args.word in m.file]
     if not chosen:
         raise Failure(f"no mutation has {args.word!r} in its name or file")

@@ -8,31 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/device/weight_bytes.h"
 #include "runtime/nn/convert.h"
-#include "runtime/nn/parallel.h"
 #include "vsa/half.h"
 
 namespace vsa::device {
-namespace {
-
-/// to[i] = from[i] rounded to nearest, with all threads.
-template <class T>
-void round_all(std::span<const float> from, T* to) {
-  constexpr int64_t kPart = 1 << 14;
-  const int64_t size = std::ssize(from);
-  nn::parallel_rows((size + kPart - 1) / kPart, [&](const nn::RowBlock& parts) {
-    const int64_t end = std::min(parts.end * kPart, size);
-    for (int64_t i = parts.begin * kPart; i < end; ++i) to[i] = T(from[static_cast<size_t>(i)]);
-  });
-}
-
-/// The bytes of a weight that is stored as it is wanted; empty otherwise.
-std::span<const std::byte> as_stored(const nn::Weight& weight, DType dtype) {
-  const bool same = io::to_dtype(weight.type) == dtype && weight.scale == 1.0F && !weight.change;
-  return same ? weight.bytes : std::span<const std::byte>{};
-}
-
-}  // namespace
 
 Array::~Array() {
   if (data_ != nullptr) owner_->give_back(data_, size_bytes_);
@@ -104,7 +84,7 @@ Status Memory::copy_in_rounded(void* to, DType dtype, std::span<const float> val
   const int64_t bytes = std::ssize(values) * vsa::size_bytes(dtype);
   if (dtype == DType::kF32) return copy_in(to, values.data(), bytes);
   std::vector<BF16> narrow(values.size());
-  round_all(values, narrow.data());
+  round_to(dtype, values, narrow.data());
   return copy_in(to, narrow.data(), bytes);
 }
 

@@ -100,6 +100,11 @@ class Memory : public std::enable_shared_from_this<Memory> {
   void measure_calls(CallTimes* times) { call_times_ = times; }
   bool measures_calls() const { return call_times_ != nullptr; }
 
+  /// For streams, events and pinned memory of the device.
+  const DeviceMemory& device() const { return memory_; }
+  /// Waits for all that was enqueued.
+  Status wait() const { return memory_.wait(); }
+
   Result<int64_t> available_bytes() const { return memory_.available_bytes(); }
   int64_t bytes_taken() const { return bytes_taken_; }
   /// The most that was taken at any time.

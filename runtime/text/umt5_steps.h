@@ -4,12 +4,13 @@
 //
 // x is in the device's memory, which the implementation owns. A device may enqueue a step and
 // return; what hands numbers to the host waits. A device with little memory may bring the weights
-// of a layer along within its steps. text/cpu/ is the implementation for the CPU; umt5.h calls the
-// steps.
+// of a layer along within its steps. text/cpu/ is the implementation for the CPU,
+// text/device/ for any device; umt5.h calls the steps.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "vsa/status.h"
 
@@ -33,6 +34,10 @@ class Umt5Steps {
   /// rows = final_norm(x).
   /// @param rows  [num_tokens, d_model] f32, host memory, whole after the call
   virtual Status end(float* rows) = 0;
+
+  /// x itself, for whoever compares devices.
+  /// @param x  [num_tokens, d_model] f32, host memory, whole after the call
+  virtual Status read_residual(std::span<float> x) = 0;
 };
 
 }  // namespace vsa::text

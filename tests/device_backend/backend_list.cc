@@ -35,6 +35,7 @@ Status run_on_device(std::string_view operation, const Context& context, const A
                     FakeDevice::kWorkspaceBytes));
   }
   ++device->num_calls;
+  ++device->num_calls_of[std::string(operation)];
   device->now_ms += FakeDevice::kCallMs;
   Status status;
   stream->run([&] {

@@ -27,7 +27,8 @@ int64_t FakeStream::enqueue(std::function<void()> work) {
 }
 
 void FakeStream::run_up_to(int64_t number) {
-  for (int64_t done = last_ - std::ssize(waiting_); done < number; ++done) {
+  // Work may wait for another stream, and that one for this.
+  while (last_ - std::ssize(waiting_) < number) {
     const std::function<void()> work = std::move(waiting_.front());
     waiting_.pop_front();
     work();

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <memory_resource>
+#include <string>
 #include <vector>
 
 #include "src/core/backend_table.h"
@@ -71,8 +73,9 @@ class FakeDevice : public std::pmr::memory_resource {
   void count_copy(void* stream, const void* there, const void* here);
 
   /// What the backend counts.
-  int num_calls = 0;    ///< that computed
-  int num_queries = 0;  ///< for workspace
+  int num_calls = 0;                                     ///< that computed
+  std::map<std::string, int, std::less<>> num_calls_of;  ///< the same of each stage
+  int num_queries = 0;                                   ///< for workspace
   int num_copies = 0;
   int num_waits = 0;
   int num_fills = 0;

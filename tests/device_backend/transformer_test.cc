@@ -163,7 +163,7 @@ runtime::GenerateOptions on_device(const std::filesystem::path& model) {
   return options;
 }
 
-/// From the prompt to the frames; text encoder and sampler are the same.
+/// From the prompt to the frames; the sampler is the same.
 TEST(DeviceRuntime, GeneratesTheVideoOfTheCpu) {
   const ScratchDirectory folder;
   TinyModel tiny(1);
@@ -183,6 +183,8 @@ TEST(DeviceRuntime, GeneratesTheVideoOfTheCpu) {
   ASSERT_TRUE(got.ok()) << got.status().message();
   EXPECT_EQ(report.kept_share, kept);
   EXPECT_GT(device.num_calls, 100);
+  const int encodings = report.guidance == 1.0 ? 1 : 2;
+  EXPECT_EQ(device.num_calls_of["relative_attention"], 2 * encodings) << "two layers of text";
   ASSERT_EQ(got->rgb.size(), want->rgb.size());
   int largest = 0;
   for (size_t i = 0; i < want->rgb.size(); ++i) {

@@ -233,7 +233,9 @@ TEST_F(WanPipelineGolden, SparseAttentionRunsAndIsReported) {
 TEST_F(WanPipelineGolden, W21_AnEmptyNegativePromptIsEncodedNotZeros) {
   const ModelFolder model = ModelFolder::open(kFolder).value();
   const auto weights = RunWeights::open(options(), model, report_).value();
-  const Texts texts = encode_texts(options(), model, *weights, /*guided=*/true, report_).value();
+  RunPlan guided;
+  guided.guidance = 2.0;
+  const Texts texts = encode_texts(options(), model, guided, *weights, report_).value();
   EXPECT_EQ(texts.negative.num_valid, 1);  // the end of the text
   EXPECT_EQ(texts.negative.num_rows, 512);
   const auto row = texts.negative.rows.span().first(24);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -92,11 +93,14 @@ class GpuGraph : public testing::Test {
     tiled_ = memory_->allocate(kCount * 2).value();
     pooled_ = memory_->allocate(kCount * 4).value();
     context_ = memory_->context();
-    int64_t bytes = 0;
+    int64_t bytes[2] = {};
     Context query = context_;
-    query.workspace_query = &bytes;
+    query.workspace_query = &bytes[0];
+    throw_if_error(tile(query, tile_args()));
+    query.workspace_query = &bytes[1];
     throw_if_error(pool(query, pool_args()));
-    context_.workspace = {memory_->allocate(bytes).value(), bytes};
+    const int64_t most = std::max(bytes[0], bytes[1]);
+    context_.workspace = {memory_->allocate(most).value(), most};
   }
 
   TileArgs tile_args() const {
