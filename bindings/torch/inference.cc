@@ -55,7 +55,8 @@ class Words {
 
 TorchTensor inference(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
                       const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,
-                      const std::string& options) {
+                      const std::string& options, const OptionalTensor& q_pooled,
+                      const OptionalTensor& k_pooled) {
   const Arguments args("video_sparse_attention", query);
   Words words(options);
   const Ints grid = words.three();
@@ -81,6 +82,8 @@ TorchTensor inference(const TorchTensor& query, const TorchTensor& key, const To
                      .scale = scale_of(scale),
                      .rounding = rounding,
                      .out = {}};
+  if (q_pooled) call.q_pooled = args.bhsd("q_pooled", *q_pooled);
+  if (k_pooled) call.k_pooled = args.bhsd("k_pooled", *k_pooled);
   TorchTensor out = new_like(query);
   call.out = args.bshd("out", out);
   run<AttentionArgs>(vsa::attention_forward, query, call);

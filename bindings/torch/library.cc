@@ -15,7 +15,7 @@ STABLE_TORCH_LIBRARY(vsa, m) {
       "Tensor fine_out, Tensor lut, Tensor lut_count)");
   m.def(
       "inference(Tensor query, Tensor key, Tensor value, Tensor? gate_coarse, Tensor? gate_fine, "
-      "str options) -> Tensor");
+      "str options, Tensor? q_pooled=None, Tensor? k_pooled=None) -> Tensor");
   m.def(
       "video_sparse_attention_backward(Tensor dout, Tensor query, Tensor key, Tensor value, "
       "Tensor? gate_coarse, Tensor? gate_fine, float gate_coarse_weight, float gate_fine_weight, "

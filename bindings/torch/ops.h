@@ -33,9 +33,11 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
 /// the host needs to prepare them. `options` are words with
 /// one space between: f h w of the grid, f h w of a tile, topk, scale or "none", weight of
 /// gate_coarse, weight of gate_fine, coarse_rounding, then the length of each prefix segment.
+/// q_pooled and k_pooled are means that norm_rope_pool has computed, [B, H, N, D].
 TorchTensor inference(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
                       const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,
-                      const std::string& options);
+                      const std::string& options, const OptionalTensor& q_pooled,
+                      const OptionalTensor& k_pooled);
 /// (dquery, dkey, dvalue, dgate_coarse, dgate_fine); shape [0] for a gate that is no tensor.
 Tensors5 video_sparse_attention_backward(
     const TorchTensor& dout, const TorchTensor& query, const TorchTensor& key,

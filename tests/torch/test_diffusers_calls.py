@@ -280,7 +280,7 @@ def test_the_model_without_vsa_gets_its_own_rotary_embedding(model):
     run(model)
     disable_vsa(model)
     run(model)
-    assert seen == [3, 2] and GRID
+    assert seen == [4, 2] and GRID
 
 
 def test_a_call_without_what_it_needs_is_the_models_own_error(model):

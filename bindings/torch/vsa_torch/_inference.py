@@ -39,8 +39,8 @@ def are_plain(grid, tile_shape, prefix, topk, sparsity, scale, coarse_rounding):
             and type(coarse_rounding) is str)
 
 
-def call(query, key, value, gate_coarse, gate_fine, options):
-    """The output. `options` holds the gates that are no tensors."""
+def call(query, key, value, gate_coarse, gate_fine, options, q_pooled=None, k_pooled=None):
+    """The output. `options` holds the gates that are no tensors; q_pooled and k_pooled are means of norm_rope_pool."""
     return below_autograd(torch.ops.vsa.inference.default, (
         query, key, value, gate_coarse if type(gate_coarse) is torch.Tensor else None,
-        gate_fine if type(gate_fine) is torch.Tensor else None, options))
+        gate_fine if type(gate_fine) is torch.Tensor else None, options, q_pooled, k_pooled))

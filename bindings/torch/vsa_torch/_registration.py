@@ -42,8 +42,8 @@ def _(query, key, value, gate_coarse, gate_fine, gate_coarse_weight, gate_fine_w
 
 
 @torch.library.register_fake("vsa::inference")
-def _(query, key, value, gate_coarse, gate_fine, options):
-    for tensor in (key, value, gate_coarse, gate_fine):  # this kernel also runs if only one of them is on meta
+def _(query, key, value, gate_coarse, gate_fine, options, q_pooled=None, k_pooled=None):
+    for tensor in (key, value, gate_coarse, gate_fine, q_pooled, k_pooled):  # this kernel also runs if only one of them is on meta
         if tensor is not None and tensor.device != query.device:
             raise ValueError(f"[inference] expected tensors on {query.device}, got one on {tensor.device}")
     return query.new_empty(query.shape)

@@ -77,6 +77,13 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     return (out, lse) if return_lse else out
 
 
+def attention_of_means(query, key, value, gate_coarse, q_pooled, k_pooled, *, grid, tile_shape, topk):
+    """video_sparse_attention of plain tensors without gradients, whose tiles have these means: norm_rope_pool computed
+    them. grid and tile_shape are tuples of ints; gate_coarse is a tensor or None."""
+    options = _options(grid, tile_shape, None, None, None, topk, None, None, "none")
+    return _inference.call(query, key, value, gate_coarse, None, options, q_pooled, k_pooled)
+
+
 def _attention_arguments(query, key, value, gates, layout, rest):
     """What the operator takes, checked; the last is whether a gradient is asked for."""
     operation = "video_sparse_attention"

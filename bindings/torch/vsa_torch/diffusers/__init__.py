@@ -10,7 +10,7 @@ Only self-attention changes; attention to text and images stays as it is.
 """
 
 from vsa_torch import _checks
-from vsa_torch.diffusers import _call, _gates, _model, _origin
+from vsa_torch.diffusers import _block, _call, _gates, _model, _origin
 from vsa_torch.diffusers._plan import plan as _plan
 from vsa_torch.diffusers._processor import VsaWanProcessor
 from vsa_torch.diffusers._report import VsaReport
@@ -22,7 +22,7 @@ _origin.remember()
 
 
 def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_steps=0, dense_layers=(),
-               schedule=None, gates="auto"):
+               schedule=None, gates="auto", fused=True):
     """Makes the self-attention of a Wan transformer, or of all transformers of a pipeline, sparse.
 
     Give one of sparsity, topk and schedule.
@@ -42,6 +42,9 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
                   some. Names are those of FastVideo (blocks.N.to_gate_compress), diffusers
                   (blocks.N.attn1.to_gate_compress) or Wan (blocks.N.self_attn.to_gate_compress); either all layers have
                   a gate, or none has
+    fused         eager calls without gradients compute norms, rotary embedding, residuals and modulation in a few passes
+                  (torch.ops.vsa.norm_rope_pool and residual_norm) where the blocks are as diffusers made them. False:
+                  by diffusers' own operations in all calls
 
     With gates out = fine + gate * coarse, in dense layers and steps, too, because the model was trained with this sum.
     Without gates the coarse branch only selects tiles, and dense layers and steps run the model's own attention.
@@ -59,7 +62,7 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
     Raises ValueError and TypeError, whose messages name the argument, and NotImplementedError for other models.
     """
     found = _model.transformers(model)
-    settings = _plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers,
+    settings = _plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, fused,
                      min(len(transformer.blocks) for transformer, _ in found))
     # Everything is read and checked before any model is changed.
     changes = [_gates.change(gates, transformer, wrappers, settings.tile_shape) for transformer, wrappers in found]
@@ -72,6 +75,8 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
         change.apply(transformer, settings.tile_shape)
         for block, processor in zip(transformer.blocks, new):
             block.attn1.set_processor(processor)
+            if fused:
+                _block.install(block)
         _call.install(transformer, state)
     return report
 
@@ -130,4 +135,5 @@ def _dense(block):
 def _remove(transformer):
     for block in transformer.blocks:
         block.attn1.set_processor(_dense(block))
+        _block.remove(block)
     _call.remove(transformer)

@@ -1,8 +1,9 @@
 """What a call of a transformer depends on, and how each block gets it.
 
 WanTransformer3DModel.forward asks its `rope` for the rotary embedding and passes the result unchanged to every block
-and its self-attention. So a hook on `rope` appends the facts of the call. They are arguments of the blocks, so it does
-not matter which thread computes a block, when it is computed again, or what else the model computes meanwhile.
+and its self-attention. So a hook on `rope` appends the facts of the call, and the tables for norm_rope_pool. They are
+arguments of the blocks, so it does not matter which thread computes a block, when it is computed again, or what else the
+model computes meanwhile.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 
+from vsa_torch.diffusers import _block, _passes
 from vsa_torch.diffusers._plan import Plan
 from vsa_torch.diffusers._processor import VsaWanProcessor
 from vsa_torch.diffusers._report import VsaReport
@@ -78,6 +80,8 @@ def _before_transformer(transformer, args, kwargs):
                              f"{type(block.attn1.processor).__name__}; call enable_vsa or disable_vsa again")
     if torch.compiler.is_compiling():
         return
+    for block in transformer.blocks:
+        _block.check(block)
     state = transformer._vsa
     said = _said_to(state)
     timestep = kwargs.get("timestep", args[1] if len(args) > 1 else None)
@@ -104,7 +108,10 @@ def _after_rope(rope, args, rotary_emb):
         sparsity = state.plan.sparsity(place.step if state.plan.needs_step else 0)
     call = 0 if compiling else state.report.begin(place or Place(None, 0))
     plan = state.plan
-    return *rotary_emb, Facts(call, grid, plan.kept(sparsity, tiles), tiles, plan.tile_shape, plan.dense_layers)
+    facts = Facts(call, grid, plan.kept(sparsity, tiles), tiles, plan.tile_shape, plan.dense_layers)
+    # Made once for all layers. Where there are none, the layers compute as diffusers does.
+    tables = _passes.tables(*rotary_emb) if plan.fused and _passes.serve_call(args[0]) else None
+    return *rotary_emb, facts, tables
 
 
 def _said_to(state):

@@ -19,6 +19,7 @@ class Plan:
     dense_steps: int
     dense_layers: tuple  # ascending
     needs_step: bool  # whether what is computed depends on the step
+    fused: bool  # whether the passes of _passes.py are used where they serve
 
     def sparsity(self, step):
         """The sparsity of a step in layers that are not dense; None where topk says it."""
@@ -35,7 +36,7 @@ class Plan:
         return min(self.topk, tiles) if sparsity is None else topk_from_sparsity(sparsity, tiles)
 
 
-def plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, num_layers):
+def plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, fused, num_layers):
     """The arguments of enable_vsa, checked. Raises ValueError and TypeError."""
     def integer(name, value, least, most, of=""):
         return _checks.integer("enable_vsa", name, value, least, most, of)
@@ -47,10 +48,12 @@ def plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, num_la
     by_step = schedule is not None and (callable(schedule) or len(schedule) > 1)
     if callable(schedule) and not _takes_step(schedule):
         schedule, by_step = functools.partial(_without_step, schedule), False
+    _checks.flag("enable_vsa", "fused", fused)
     dense_steps = integer("dense_steps", dense_steps, 0, _checks.MAX_TOKENS)
     return Plan(tile_shape=_checks.tile_shape("enable_vsa", tile_shape), schedule=schedule,
                 topk=None if topk is None else integer("topk", topk, 1, _checks.MAX_TOKENS),
-                dense_steps=dense_steps, dense_layers=tuple(sorted(set(layers))), needs_step=by_step or dense_steps > 0)
+                dense_steps=dense_steps, dense_layers=tuple(sorted(set(layers))), needs_step=by_step or dense_steps > 0,
+                fused=fused)
 
 
 def _takes_step(function):
