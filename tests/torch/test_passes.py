@@ -7,6 +7,7 @@ import torch
 
 import restatement
 import vsa_torch
+from vsa_torch.attention import attention_of_means
 
 GRID, TILE = (5, 6, 7), (4, 4, 4)
 TOKENS = math.prod(GRID)
@@ -90,6 +91,21 @@ def test_norm_rope_pool_without_means_and_with_a_given_rstd(make, close):
     nothing = torch.ops.vsa.norm_rope_pool(x, GRID, TILE, None, "all_heads", rstd=rstd, pool=False)
     assert nothing.shape == (0,)
     close(x, want)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_the_operator_takes_the_means(make, gated):
+    """Those of norm_rope_pool select and weigh as those that it computes itself; others select other tiles."""
+    q, k, v, gate = (make(1, TOKENS, 3, 16) for _ in range(4))
+    gate = gate if gated else None
+    q_pooled, k_pooled = (torch.ops.vsa.norm_rope_pool(x, GRID, TILE, None, "all_heads") for x in (q, k))
+    layout = dict(grid=GRID, tile_shape=TILE, topk=2)
+    want = vsa_torch.video_sparse_attention(q, k, v, gate, **layout)
+    torch.testing.assert_close(attention_of_means(q, k, v, gate, q_pooled, k_pooled, **layout), want)
+    for means in ((-q_pooled, k_pooled), (q_pooled, k_pooled.flip(2))):
+        assert not torch.allclose(attention_of_means(q, k, v, gate, *means, **layout), want, atol=1e-2)
+    with pytest.raises(ValueError, match=r"k_pooled: expected f32"):
+        attention_of_means(q, k, v, gate, q_pooled, k_pooled[:, :, 1:], **layout)
 
 
 def arguments(make, name, requires_grad=False):
