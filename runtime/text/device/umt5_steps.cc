@@ -187,12 +187,12 @@ Status DeviceUmt5Steps::multiply(const Product& p, const Array& x, const Array& 
     return ConstTensor::bshd(data, token_, {.seq_len = rows, .head_dim = columns});
   };
   const auto* weights = static_cast<const std::byte*>(slot(p.layer).weights.data());
-  return vsa::linear(
-      memory_->context(),
-      {.x = matrix(x.data(), tokens_, p.in),
-       .weight = matrix(weights + p.offset * size_bytes(token_), p.out, p.in),
-       .activation = p.activation,
-       .out = Tensor::bshd(y.data(), token_, {.seq_len = tokens_, .head_dim = p.out})});
+  const LinearArgs args{
+      .x = matrix(x.data(), tokens_, p.in),
+      .weight = matrix(weights + p.offset * size_bytes(token_), p.out, p.in),
+      .activation = p.activation,
+      .out = Tensor::bshd(y.data(), token_, {.seq_len = tokens_, .head_dim = p.out})};
+  return memory_->call("linear", [&](const Context& c) { return vsa::linear(c, args); });
 }
 
 Status DeviceUmt5Steps::norm(const Norm& which) {
@@ -200,14 +200,15 @@ Status DeviceUmt5Steps::norm(const Norm& which) {
   const Dims dims{.num_heads = config_.d_model / dim, .seq_len = tokens_, .head_dim = dim};
   const Dims one{.num_heads = dims.num_heads, .head_dim = dim};
   const auto* scale = static_cast<const float*>(norms_.data()) + which.index * config_.d_model;
-  return vsa::residual_norm(
-      memory_->context(),
-      {.x = Tensor::bshd(x_.data(), DType::kF32, dims),
-       .y = which.add ? ConstTensor::bshd(b_.data(), token_, dims) : ConstTensor{},
-       .scale = ConstTensor::bshd(scale, DType::kF32, one),
-       .eps = config_.eps,
-       .norm = NormKind::kRms,
-       .out = Tensor::bshd(n_.data(), token_, dims)});
+  const ResidualNormArgs args{
+      .x = Tensor::bshd(x_.data(), DType::kF32, dims),
+      .y = which.add ? ConstTensor::bshd(b_.data(), token_, dims) : ConstTensor{},
+      .scale = ConstTensor::bshd(scale, DType::kF32, one),
+      .eps = config_.eps,
+      .norm = NormKind::kRms,
+      .out = Tensor::bshd(n_.data(), token_, dims)};
+  return memory_->call("residual_norm",
+                       [&](const Context& c) { return vsa::residual_norm(c, args); });
 }
 
 Status DeviceUmt5Steps::relative(int64_t layer) {
@@ -224,13 +225,14 @@ Status DeviceUmt5Steps::relative(int64_t layer) {
       ConstTensor::bhsd(static_cast<const float*>(biases_.data()) + layer * config_.num_heads * row,
                         DType::kF32, {.num_heads = config_.num_heads, .head_dim = row});
   bias.shape[3] = 2 * tokens_ - 1;
-  return vsa::relative_attention(memory_->context(),
-                                 {.q = part(0),
-                                  .k = part(1),
-                                  .v = part(2),
-                                  .bias = bias,
-                                  .scale = 1.0F,
-                                  .out = Tensor::bshd(a_.data(), token_, dims)});
+  const RelativeAttentionArgs args{.q = part(0),
+                                   .k = part(1),
+                                   .v = part(2),
+                                   .bias = bias,
+                                   .scale = 1.0F,
+                                   .out = Tensor::bshd(a_.data(), token_, dims)};
+  return memory_->call("relative_attention",
+                       [&](const Context& c) { return vsa::relative_attention(c, args); });
 }
 
 Status DeviceUmt5Steps::begin(const float* rows, int64_t num_tokens) {
@@ -265,12 +267,14 @@ Status DeviceUmt5Steps::feed_forward(int64_t layer) {
   const BackendTraits& traits = memory_->traits();
   const int64_t dim = split_width(c.d_ff, traits.head_dim_step, traits.max_head_dim);
   const Dims dims{.num_heads = c.d_ff / dim, .seq_len = tokens_, .head_dim = dim};
-  VSA_TRY(combine(memory_->context(),
-                  {.fine_out = ConstTensor::bshd(linear_.data(), token_, dims),
-                   .gate_coarse = Gate::zero(),
-                   .gate_fine = Gate::tensor(ConstTensor::bshd(wide_.data(), token_, dims)),
-                   .q_plan = &*run_,
-                   .out = Tensor::bshd(a_.data(), token_, dims)}));
+  const CombineArgs product{
+      .fine_out = ConstTensor::bshd(linear_.data(), token_, dims),
+      .gate_coarse = Gate::zero(),
+      .gate_fine = Gate::tensor(ConstTensor::bshd(wide_.data(), token_, dims)),
+      .q_plan = &*run_,
+      .out = Tensor::bshd(a_.data(), token_, dims)};
+  VSA_TRY(
+      memory_->call("combine", [&](const Context& context) { return combine(context, product); }));
   VSA_TRY(
       multiply({.layer = layer, .offset = layout_.down, .in = c.d_ff, .out = c.d_model}, a_, b_));
   VSA_TRY(norm({.index = 2 * layer + 2, .add = true}));
@@ -289,7 +293,7 @@ Status DeviceUmt5Steps::end(float* rows) {
 
 Result<std::unique_ptr<Umt5Steps>> make_steps(const Umt5Weights& weights,
                                               std::shared_ptr<Memory> memory) {
-  VSA_TRY(check_config(weights.config, memory->context().backend, memory->traits()));
+  VSA_TRY(check_config(weights.config, memory->device().context().backend, memory->traits()));
   auto steps = std::make_unique<DeviceUmt5Steps>(weights, std::move(memory));
   VSA_TRY(steps->load());
   return std::unique_ptr<Umt5Steps>(std::move(steps));
