@@ -58,13 +58,16 @@ def replaced_forward(model):
                                     replaced_forward])
 def test_a_changed_block_runs_as_it_is(model, used, change, late):
     plain = own(model)
-    enable_vsa(model, topk=2, fused=False)
-    if late:
-        enable_vsa(model, topk=2)
-    change(model)
-    enable_vsa(model, topk=2, fused=False)
-    want = run(model)
+    other = transformer()
+    enable_vsa(other, **SETTINGS["gates"], fused=False)
+    change(other)
+    want = run(other)
+    if not late:
+        enable_vsa(model, topk=2, fused=False)
+        change(model)
     enable_vsa(model, topk=2)
+    if late:
+        change(model)
     got, counts = used(lambda: run(model))
     assert counts == {"residual_norm": 4 * (LAYERS - 1), "norm_rope_pool": 2 * LAYERS}
     assert same_output(got, want) and not same_output(got, plain)
@@ -98,11 +101,30 @@ def test_a_changed_attention_runs_as_it_is(model, used, change):
     assert same_output(got, want) and not same_output(got, plain)
 
 
-def test_a_replaced_forward_of_the_class(model, used, monkeypatch):
+def compiled(model):
+    torch._dynamo.reset()
+    return run(torch.compile(model, fullgraph=True, backend="eager"))
+
+
+def compiled_blocks(model):
+    torch._dynamo.reset()
+    for block in model.blocks:
+        block.compile(fullgraph=True, backend="eager")
+    return run(model)
+
+
+def forward_itself(model):
+    """Without the hooks before a call."""
+    with torch.no_grad():
+        return model.forward(**inputs())[0]
+
+
+@pytest.mark.parametrize("way", [run, forward_itself, compiled_blocks])
+def test_a_replaced_forward_of_the_class(model, used, monkeypatch, way):
     enable_vsa(model, topk=2)
     real = transformer_wan.WanTransformerBlock.forward
     monkeypatch.setattr(transformer_wan.WanTransformerBlock, "forward", lambda self, *args: 2 * real(self, *args))
-    got, counts = used(lambda: run(model))
+    got, counts = used(lambda: way(model))
     enable_vsa(model, topk=2, fused=False)
     assert counts["residual_norm"] == 0 and same_output(got, run(model))
 
@@ -132,18 +154,6 @@ def test_gradients_are_those_without_the_passes(model, used):
         return [parameter.grad for parameter in model.parameters()]
     for got, want in zip(gradients(True), gradients(False)):
         assert torch.equal(got, want)
-
-
-def compiled(model):
-    torch._dynamo.reset()
-    return run(torch.compile(model, fullgraph=True, backend="eager"))
-
-
-def compiled_blocks(model):
-    torch._dynamo.reset()
-    for block in model.blocks:
-        block.compile(fullgraph=True, backend="eager")
-    return run(model)
 
 
 def under_autocast(model):

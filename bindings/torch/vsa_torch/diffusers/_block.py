@@ -48,7 +48,7 @@ def _installed(block):
 
 
 def _forward(block, hidden_states, encoder_hidden_states, temb, rotary_emb):
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling():  # cannot look the forward of the class up, see `check`
         return _FORWARD(block, hidden_states, encoder_hidden_states, temb, rotary_emb)
     if not _serves(block, hidden_states, temb, rotary_emb):
         return type(block).forward(block, hidden_states, encoder_hidden_states, temb, rotary_emb)
@@ -60,7 +60,8 @@ def _serves(block, x, temb, rotary_emb):
     return (rotary_emb is not None and len(rotary_emb) == 4
             and rotary_emb[3] is not None and _passes.serve_call(x)
             and type(block) is WanTransformerBlock and WanTransformerBlock.forward is _FORWARD
-            and type(block.attn1) is WanAttention and x.ndim == 3 and temb.ndim == 3 and type(temb) is torch.Tensor
+            and type(block.attn1) is WanAttention and type(temb) is torch.Tensor
+            and x.ndim == temb.ndim == 3 and x.is_contiguous()
             and _passes.serve(block.attn1.heads, x)
             and _passes.is_layer_norm(block.norm1, x, affine=False)
             and _passes.is_layer_norm(block.norm2, x, affine=True)
