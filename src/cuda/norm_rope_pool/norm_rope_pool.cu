@@ -7,7 +7,7 @@
 // and processes the tokens of the tile in groups of four, which stay in its registers from the one
 // load to the store. For an RMSNorm over all heads the squares of a group are summed over shuffles
 // within a warp and then over the warps, in the same order in every thread. Only if a token has
-// more pieces than a CTA has threads is x read twice: first for rstd, one warp for each token.
+// more pieces than a CTA can have threads is x read twice: first for rstd, one warp for each token.
 //
 // The least traffic for [1, 12, 32760, 128] in bf16: x is read and written, 201 MB, which take
 // 0.047 ms at 4.24 TB/s; the angles are 17 MB.
@@ -51,32 +51,51 @@ __device__ __forceinline__ float sum_of_squares(const float (&x)[kElements]) {
 
 /// The sums of squares of a group's tokens, by warp; one buffer for every other group.
 struct GroupSums {
-  float of_warp[2][kTokens][kMaxThreads / 32];
+  float4 of_warp[2][kMaxThreads / 32];
 };
+static_assert(kTokens == 4);
+
+/// The sum of each token's `of_thread` over the warp, by lane: of token lane / 8. The first steps
+/// halve the tokens that a lane has, which takes 6 exchanges in place of 20.
+__device__ __forceinline__ float sum_by_quarter(const float (&of_thread)[kTokens]) {
+  const bool upper = (threadIdx.x & 16U) != 0;
+  float two[2];
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const float kept = upper ? of_thread[k + 2] : of_thread[k];
+    const float given = upper ? of_thread[k] : of_thread[k + 2];
+    two[k] = kept + __shfl_xor_sync(kAllLanes, given, 16);
+  }
+  const bool odd = (threadIdx.x & 8U) != 0;
+  const float kept = odd ? two[1] : two[0];
+  float sum = kept + __shfl_xor_sync(kAllLanes, odd ? two[0] : two[1], 8);
+#pragma unroll
+  for (int mask = 4; mask > 0; mask /= 2) sum += __shfl_xor_sync(kAllLanes, sum, mask);
+  return sum;
+}
 
 /// rstd of a group's tokens over all heads, whose pieces all threads of the CTA hold together. They
 /// all call it.
-template <class T>
-__device__ __forceinline__ void group_rstd(const NormRopePoolParams& p, const uint4 (&raw)[kTokens],
-                                           int buffer, GroupSums& sums, float (&rstd)[kTokens]) {
+/// @param squares  of this thread's pieces
+__device__ __forceinline__ void group_rstd(const NormRopePoolParams& p,
+                                           const float (&squares)[kTokens], int buffer,
+                                           GroupSums& sums, float (&rstd)[kTokens]) {
+  const float sum = sum_by_quarter(squares);
   const int warps = static_cast<int>(blockDim.x) / 32;
-#pragma unroll
-  for (int k = 0; k < kTokens; ++k) {
-    float e[kElements];
-    unpack8<T>(raw[k], e);
-    float sum = sum_of_squares(e);
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(kAllLanes, sum, mask);
-    if (threadIdx.x % 32 == 0) sums.of_warp[buffer][k][threadIdx.x / 32] = sum;
+  if (threadIdx.x % 8 == 0) {
+    auto* const of_token = reinterpret_cast<float*>(&sums.of_warp[buffer][threadIdx.x / 32]);
+    of_token[threadIdx.x % 32 / 8] = sum;
   }
   __syncthreads();
-  const auto width = static_cast<float>(p.num_heads * p.head_dim);
-#pragma unroll
-  for (int k = 0; k < kTokens; ++k) {
-    float sum = 0.0F;
-    for (int warp = 0; warp < warps; ++warp) sum += sums.of_warp[buffer][k][warp];
-    rstd[k] = rsqrtf(sum / width + p.eps);
+  float4 all = sums.of_warp[buffer][0];
+  for (int warp = 1; warp < warps; ++warp) {
+    const float4 next = sums.of_warp[buffer][warp];
+    all = {all.x + next.x, all.y + next.y, all.z + next.z, all.w + next.w};
   }
+  const float by_width = 1.0F / static_cast<float>(p.num_heads * p.head_dim);
+  const float of_token[kTokens] = {all.x, all.y, all.z, all.w};
+#pragma unroll
+  for (int k = 0; k < kTokens; ++k) rstd[k] = rsqrtf(fmaf(of_token[k], by_width, p.eps));
 }
 
 /// rstd = 1 / sqrt(mean(x^2) + eps) over all heads of each token, one warp for each token.
@@ -133,8 +152,9 @@ __device__ __forceinline__ void rotate(float (&x)[kElements], const float* cos, 
   }
 }
 
-/// grid: x tiles, y batch
-template <class T>
+/// grid: x tiles, y batch.
+/// @tparam kByGroup  an RMSNorm over all heads, whose sums the threads of the CTA take by groups
+template <class T, bool kByGroup>
 __global__ void __launch_bounds__(kMaxThreads)
     norm_rope_pool_kernel(const __grid_constant__ NormRopePoolParams p) {
   __shared__ int32_t positions[kMaxTileRows];
@@ -145,13 +165,12 @@ __global__ void __launch_bounds__(kMaxThreads)
   tile_positions(p.plan, tile, positions);
   const int len = p.plan.tile_len[tile];
   T* x = static_cast<T*>(p.x.data) + b * p.x.batch;
-  const bool given = p.rstd.data != nullptr;
-  const bool over_all = p.norm == NormOver::kAllHeads && !given;
-  const bool over_head = p.norm == NormOver::kHead && !given;
+  const bool given = !kByGroup && p.rstd.data != nullptr;
+  const bool over_all = !kByGroup && p.norm == NormOver::kAllHeads && !given;
+  const bool over_head = !kByGroup && p.norm == NormOver::kHead && !given;
   const int pieces_per_head = p.head_dim / kElements;  // 8 or 16 neighbouring threads hold a head
   const int num_pieces = p.num_heads * pieces_per_head;
-  const bool by_group = over_all && num_pieces <= static_cast<int>(blockDim.x);
-  if (over_all && !by_group) {
+  if (over_all) {
     all_heads_rstd<T>(p, x, len, positions, token_rstd);
     __syncthreads();
   }
@@ -161,6 +180,8 @@ __global__ void __launch_bounds__(kMaxThreads)
     const int head = active ? piece / pieces_per_head : 0;
     const int column = piece % pieces_per_head * kElements;
     T* const x_piece = x + head * p.x.head + column;
+    const float* const cos = row_of(p.cos, 0, 0, 0) + column / 2;
+    const float* const sin = row_of(p.sin, 0, 0, 0) + column / 2;
     float weight[kElements];
 #pragma unroll
     for (int j = 0; j < kElements; ++j) {
@@ -169,14 +190,23 @@ __global__ void __launch_bounds__(kMaxThreads)
     }
     float sum[kElements] = {};
     for (int group = 0; group < len; group += kTokens) {
-      uint4 raw[kTokens] = {};
+      uint4 raw[kTokens];
+      float squares[kTokens] = {};
 #pragma unroll
-      for (int k = 0; k < kTokens; ++k) {
-        if (group + k >= len || !active) break;
-        raw[k] = *reinterpret_cast<const uint4*>(x_piece + positions[group + k] * p.x.seq);
+      for (int k = 0; k < kTokens; ++k) {  // behind the end the last token again, in vain
+        const int64_t s = positions[min(group + k, len - 1)];
+        raw[k] = active ? *reinterpret_cast<const uint4*>(x_piece + s * p.x.seq) : uint4{};
       }
       float rstd_of[kTokens];
-      if (by_group) group_rstd<T>(p, raw, group / kTokens % 2, sums, rstd_of);
+      if (kByGroup) {
+#pragma unroll
+        for (int k = 0; k < kTokens; ++k) {
+          float e[kElements];
+          unpack8<T>(raw[k], e);
+          squares[k] = sum_of_squares(e);
+        }
+        group_rstd(p, squares, group / kTokens % 2, sums, rstd_of);
+      }
 #pragma unroll
       for (int k = 0; k < kTokens; ++k) {
         const int i = group + k;
@@ -184,22 +214,20 @@ __global__ void __launch_bounds__(kMaxThreads)
         const int64_t s = positions[i];
         float e[kElements];
         unpack8<T>(raw[k], e);
-        float rstd = 1.0F;
-        if (over_all) rstd = by_group ? rstd_of[k] : token_rstd[i];
+        float rstd = kByGroup ? rstd_of[k] : 1.0F;
+        if (over_all) rstd = token_rstd[i];
         if (given) rstd = __ldg(row_of(p.rstd, b, p.norm == NormOver::kHead ? head : 0, s));
         if (over_head) {
-          float squares = sum_of_squares(e);
+          float of_head = sum_of_squares(e);
           for (int mask = pieces_per_head / 2; mask > 0; mask /= 2) {
-            squares += __shfl_xor_sync(kAllLanes, squares, mask);
+            of_head += __shfl_xor_sync(kAllLanes, of_head, mask);
           }
-          rstd = rsqrtf(squares / static_cast<float>(p.head_dim) + p.eps);
+          rstd = rsqrtf(of_head / static_cast<float>(p.head_dim) + p.eps);
         }
         if (!active) continue;
 #pragma unroll
         for (int j = 0; j < kElements; ++j) e[j] = e[j] * rstd * weight[j];
-        if (p.cos.data != nullptr) {
-          rotate(e, row_of(p.cos, 0, 0, s) + column / 2, row_of(p.sin, 0, 0, s) + column / 2);
-        }
+        if (p.cos.data != nullptr) rotate(e, cos + s * p.cos.seq, sin + s * p.sin.seq);
         *reinterpret_cast<uint4*>(x_piece + s * p.x.seq) = round_and_pack<T>(e);
 #pragma unroll
         for (int j = 0; j < kElements; ++j) sum[j] += e[j];
@@ -219,15 +247,19 @@ __global__ void __launch_bounds__(kMaxThreads)
 Status run_norm_rope_pool(const CallSite& at, const NormRopePoolParams& params, DType dtype,
                           int64_t batch) {
   const int pieces = params.num_heads * params.head_dim / kElements;
-  // A token's sum is of one CTA, if that can have as many threads.
-  const bool whole = params.norm == NormOver::kAllHeads && pieces <= kMaxThreads;
-  const int passes = whole ? 1 : (pieces + kFewThreads - 1) / kFewThreads;
+  const bool by_group =
+      params.norm == NormOver::kAllHeads && params.rstd.data == nullptr && pieces <= kMaxThreads;
+  const int passes = by_group ? 1 : (pieces + kFewThreads - 1) / kFewThreads;
   const int threads = (pieces + passes - 1) / passes;
   const LaunchShape shape{
       .grid = dim3(grid_extent(params.plan.shape.num_tiles), grid_extent(batch)),
       .block = dim3(static_cast<unsigned>((threads + 31) / 32 * 32))};
-  return dtype == DType::kBF16 ? launch(at, norm_rope_pool_kernel<__nv_bfloat16>, shape, params)
-                               : launch(at, norm_rope_pool_kernel<__half>, shape, params);
+  const auto launch_for = [&](auto element) {
+    using T = decltype(element);
+    return launch(at, by_group ? norm_rope_pool_kernel<T, true> : norm_rope_pool_kernel<T, false>,
+                  shape, params);
+  };
+  return dtype == DType::kBF16 ? launch_for(__nv_bfloat16{}) : launch_for(__half{});
 }
 
 }  // namespace vsa::cuda
