@@ -101,8 +101,8 @@ Status check_vae_memory(const VaeNeeds& needs) {
 }
 
 Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
-                           const dit::WanWeights& transformer, BackendId backend) {
-  const auto memory = device::Memory::of(backend);
+                           const dit::WanWeights& transformer, const GenerateOptions& options) {
+  const auto memory = device::Memory::of(options.backend, options.device);
   VSA_TRY(memory.status());
   const Result<int64_t> available = (*memory)->available_bytes();
   VSA_TRY(available.status());
@@ -122,8 +122,10 @@ Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
                                                           .num_tiles = plan.num_tiles,
                                                           .topk = plan.topk,
                                                           .text_rows = model.max_sequence_length,
-                                                          .num_prompts = plan.passes()}),
-           "ask for fewer frames or a smaller size, or "));
+                                                          .num_prompts = plan.passes(),
+                                                          .offload = options.offload}),
+           options.offload ? "ask for fewer frames or a smaller size, or "
+                           : "take --offload, ask for fewer frames or a smaller size, or "));
   return fits(
       "text encoder",
       text::device::memory_needed_bytes(model.text_encoder, token, model.max_sequence_length), "");

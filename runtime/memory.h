@@ -42,7 +42,7 @@ Status check_memory(const RunPlan& plan, const ModelFolder& model,
 /// (plan.on_device).
 /// @return also errors of device::Memory::of
 Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
-                           const dit::WanWeights& transformer, BackendId backend);
+                           const dit::WanWeights& transformer, const GenerateOptions& options);
 /// The same for decoding alone.
 Status check_vae_memory(const VaeNeeds& needs);
 

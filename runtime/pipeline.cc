@@ -109,7 +109,7 @@ Result<video::Frames> run(const GenerateOptions& options, GenerateReport& report
   warn_of_weights(options, report);
   VSA_TRY(check_memory(*plan, *model, (*weights)->transformer_file, (*weights)->text_file));
   if (plan->on_device) {
-    VSA_TRY(check_device_memory(*plan, *model, (*weights)->transformer, options.backend));
+    VSA_TRY(check_device_memory(*plan, *model, (*weights)->transformer, options));
   }
   VSA_TRY(check_latents_writable(options, *model, *plan));
   const auto begun = load_begun(options, report);

@@ -89,7 +89,10 @@ struct GenerateOptions {
   std::optional<TileShape> tile;
 
   BackendId backend = BackendId::kCpu;
-  int num_threads = 0;  ///< 0: system::default_num_threads(); the video does not depend on it
+  int device = -1;       ///< of a backend with devices, from 0; -1: the one that is current
+  bool offload = false;  ///< the transformer's layers stay in host memory, and come to the device
+                         ///< in each pass: for a device that cannot hold them
+  int num_threads = 0;   ///< 0: system::default_num_threads(); the video does not depend on it
 
   /// Latents of the same run, which was interrupted: it continues from their step and ends with the
   /// same bits. Empty: a new run.

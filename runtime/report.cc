@@ -88,6 +88,7 @@ json to_json(const GenerateReport& report) {
         {"decode", report.decode_ms},
         {"total", report.total_ms}}},
       {"peak_memory_bytes", report.peak_memory_bytes},
+      {"peak_device_bytes", report.peak_device_bytes},
       {"latents_path", report.latents_path},
       {"step_reports", steps},
   };

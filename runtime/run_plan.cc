@@ -242,6 +242,11 @@ Status resolve_backend(const GenerateOptions& options, const ModelFolder& model,
   }
   const Result<BackendTraits> traits = backend_traits(options.backend);
   plan.on_device = traits.ok() && traits->memory == MemoryKind::kDevice;
+  if (!plan.on_device && (options.device >= 0 || options.offload)) {
+    return invalid_argument(fmt::format(
+        "[generate] {}: expected none with backend {}, whose tensors are in host memory",
+        options.offload ? "offload" : "device", name(options.backend)));
+  }
   for (const BackendInfo& info : backends()) {
     if (info.id != options.backend) continue;
     plan.backend_detail = info.detail;

@@ -32,9 +32,9 @@ Result<std::unique_ptr<dit::Model>> make_transformer(const dit::WanWeights& weig
     return dit::cpu::make_model(weights,
                                 {.backend = options.backend, .num_threads = nn::num_threads()});
   }
-  auto memory = device::Memory::of(options.backend);
+  auto memory = device::Memory::of(options.backend, options.device);
   VSA_TRY(memory.status());
-  return dit::device::DeviceModel::load(weights, std::move(*memory));
+  return dit::device::DeviceModel::load(weights, std::move(*memory), options.offload);
 }
 
 Result<std::unique_ptr<dit::Model>> load_transformer(const SampleArgs& args,
@@ -168,6 +168,7 @@ Result<Latents> sample(const SampleArgs& args, GenerateReport& report) {
     VSA_TRY(resume(*args.begun, report, latents, *sampler));
   }
   Status sampled = run_sampler(args, **transformer, *sampler, latents, report);
+  report.peak_device_bytes = (*transformer)->most_device_bytes();
   sampled = explain(sampled, args.weights->transformer_file, "transformer");
   // A run that was stopped before its first step does not wait for gigabytes.
   if (sampled.ok() || sampler->steps_done() > 0 || args.hashes->done()) {

@@ -26,7 +26,7 @@ Result<std::unique_ptr<text::Umt5Steps>> make_steps(const GenerateOptions& optio
                                                     const RunPlan& plan,
                                                     const text::Umt5Weights& weights) {
   if (!plan.on_device) return text::cpu::make_steps(weights);
-  auto memory = device::Memory::of(options.backend);
+  auto memory = device::Memory::of(options.backend, options.device);
   VSA_TRY(memory.status());
   return text::device::make_steps(weights, std::move(*memory));
 }

@@ -26,13 +26,15 @@ void add_example(CLI::App& command, const std::string& example);
 /// --json: results as JSON.
 void add_json_option(CLI::App& command, bool& json);
 
-/// --backend and --threads.
+/// --backend, --device and --threads.
 struct BackendOptions {
   std::string backend = "cpu";
+  std::optional<int> device;
   int threads = 0;
 
   void add_to(CLI::App& command);
-  /// Throws Failure(kUnsupported) for a backend that is absent here.
+  /// Makes the device current on this thread. Throws Failure(kUnsupported) for a backend that is
+  /// absent here, and Failure(kUsage) for a device that it does not have.
   Context context() const;
   /// For commands that run on several threads only where the backend does.
   void warn_of_unused_threads() const;

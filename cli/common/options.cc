@@ -9,6 +9,7 @@
 #include "cli/common/failure.h"
 #include "cli/common/output.h"
 #include "runtime/system/limits.h"
+#include "vsa/device_memory.h"
 
 namespace vsa::cli {
 
@@ -29,6 +30,8 @@ void BackendOptions::add_to(CLI::App& command) {
               .help = "the backend that computes",
               .default_value = backend},
              names, backend);
+  add_whole(command, "--device", device, {.least = 0, .most = 1023},
+            "number of the backend's device, from 0; default: the first");
   add_whole(
       command, "--threads", threads, {.least = 0, .most = kMaxThreads},
       "threads to compute with; 0: OMP_NUM_THREADS, or as many as this process has processors");
@@ -41,6 +44,11 @@ Context BackendOptions::context() const {
       throw Failure(ExitCode::kUnsupported, fmt::format("--backend {}: {}", backend, info.detail),
                     "`vsa --version` lists what this build can run");
     }
+  }
+  if (device) {
+    const Result<DeviceMemory> memory = DeviceMemory::of(id, *device);
+    if (!memory.ok()) fail_usage("--device: " + plain(memory.status().message()));
+    check(memory->make_current());
   }
   return {.backend = id, .num_threads = threads > 0 ? threads : system::default_num_threads()};
 }

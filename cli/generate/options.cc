@@ -29,6 +29,8 @@ void SamplingOptions::add_to(CLI::App& command) {
            resume);
   add_whole(command, "--preview", preview, {},
             "write a small picture beside the video every N steps; 0: never");
+  add_flag(command, "--offload", offload,
+           "keep the transformer's layers in host memory, for a device that cannot hold them");
   backend.add_to(command);
 }
 
@@ -41,6 +43,8 @@ runtime::GenerateOptions SamplingOptions::to_runtime() const {
   options.seed = seed.value_or(-1);
   options.resume = resume;
   options.backend = context.backend;
+  options.device = backend.device.value_or(-1);
+  options.offload = offload;
   options.num_threads = context.num_threads;
   return options;
 }

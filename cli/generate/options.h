@@ -24,6 +24,7 @@ struct SamplingOptions : RunOptions {
   std::string negative_prompt;
   std::string resume;           ///< latents of an interrupted run; empty: none
   int64_t preview = 0;          ///< steps between two pictures; 0: none
+  bool offload = false;         ///< of GenerateOptions
   std::optional<int64_t> seed;  ///< none: random, or in a batch the position of the entry
   BackendOptions backend;
 

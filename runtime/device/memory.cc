@@ -14,22 +14,6 @@
 
 namespace vsa::device {
 
-Array::~Array() {
-  if (data_ != nullptr) owner_->give_back(data_, size_bytes_);
-}
-
-Array::Array(Array&& other) noexcept
-    : owner_(std::move(other.owner_)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-
-Array& Array::operator=(Array&& other) noexcept {
-  std::swap(owner_, other.owner_);
-  std::swap(data_, other.data_);
-  std::swap(size_bytes_, other.size_bytes_);
-  return *this;
-}
-
 Memory::Memory(DeviceMemory memory, const BackendTraits& traits, DType token_dtype)
     : memory_(std::move(memory)), traits_(traits), token_dtype_(token_dtype) {}
 
@@ -37,7 +21,7 @@ Memory::~Memory() {
   if (workspace_.data != nullptr) give_back(workspace_.data, workspace_.size_bytes);
 }
 
-Result<std::shared_ptr<Memory>> Memory::of(BackendId id) {
+Result<std::shared_ptr<Memory>> Memory::of(BackendId id, int device) {
   const Result<BackendTraits> traits = backend_traits(id);
   VSA_TRY(traits.status());
   const bool bf16 = traits->token_dtypes.contains(DType::kBF16);
@@ -45,7 +29,7 @@ Result<std::shared_ptr<Memory>> Memory::of(BackendId id) {
     return unsupported(
         fmt::format("[runtime] backend: expected one that takes bf16 or f32, got {}", name(id)));
   }
-  Result<DeviceMemory> memory = DeviceMemory::of(id);
+  Result<DeviceMemory> memory = DeviceMemory::of(id, device);
   VSA_TRY(memory.status());
   return std::shared_ptr<Memory>(
       new Memory(std::move(*memory), *traits, bf16 ? DType::kBF16 : DType::kF32));
@@ -78,37 +62,6 @@ Result<Array> Memory::array(int64_t size_bytes) {
   array.data_ = *data;
   array.size_bytes_ = size_bytes;
   return array;
-}
-
-Status Memory::copy_in_rounded(void* to, DType dtype, std::span<const float> values) const {
-  const int64_t bytes = std::ssize(values) * vsa::size_bytes(dtype);
-  if (dtype == DType::kF32) return copy_in(to, values.data(), bytes);
-  std::vector<BF16> narrow(values.size());
-  round_to(dtype, values, narrow.data());
-  return copy_in(to, narrow.data(), bytes);
-}
-
-Result<Array> Memory::f32(std::span<const float> values) {
-  Result<Array> to = array(std::ssize(values) * vsa::size_bytes(DType::kF32));
-  VSA_TRY(to.status());
-  VSA_TRY(copy_in(to->data(), values.data(), to->size_bytes()));
-  return to;
-}
-
-Result<Array> Memory::weights(DType dtype, std::span<const nn::Weight* const> parts) {
-  int64_t elements = 0;
-  for (const nn::Weight* part : parts) elements += part->num_elements();
-  Result<Array> to = array(elements * vsa::size_bytes(dtype));
-  VSA_TRY(to.status());
-  auto* at = static_cast<std::byte*>(to->data());
-  for (const nn::Weight* part : parts) {
-    const int64_t bytes = part->num_elements() * vsa::size_bytes(dtype);
-    const auto stored = as_stored(*part, dtype);
-    VSA_TRY(stored.empty() ? copy_in_rounded(at, dtype, nn::values(*part))
-                           : copy_in(at, stored.data(), bytes));
-    at += bytes;
-  }
-  return to;
 }
 
 Status Memory::call(const char* kind, const std::function<Status(const Context&)>& enqueue) {

@@ -6,18 +6,15 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 
-#include "runtime/nn/weight.h"
+#include "runtime/device/weight_place.h"
 #include "vsa/backend.h"
 #include "vsa/device_memory.h"
 #include "vsa/status.h"
 #include "vsa/tensor.h"
 
 namespace vsa::device {
-
-class Memory;
 
 /// How often calls of one kind ran, and how long they took together.
 struct CallTime {
@@ -27,33 +24,15 @@ struct CallTime {
 /// By kind.
 using CallTimes = std::map<std::string, CallTime>;
 
-/// Memory that one owner has.
-class Array {
- public:
-  Array() = default;
-  ~Array();
-  Array(Array&& other) noexcept;
-  Array& operator=(Array&& other) noexcept;
-
-  void* data() const { return data_; }
-  bool empty() const { return data_ == nullptr; }
-  int64_t size_bytes() const { return size_bytes_; }
-
- private:
-  friend class Memory;
-  std::shared_ptr<Memory> owner_;
-  void* data_ = nullptr;
-  int64_t size_bytes_ = 0;
-};
-
 /// All calls go to one stream, so that what is enqueued sees what was enqueued before. Used from
 /// one thread at a time.
-class Memory : public std::enable_shared_from_this<Memory> {
+class Memory : public WeightPlace, public std::enable_shared_from_this<Memory> {
  public:
-  /// Of the device that the backend runs on by default.
+  /// @param device  as DeviceMemory::of takes it
   /// @return errors of DeviceMemory::of, and Unsupported if the backend takes neither bf16 nor f32
-  static Result<std::shared_ptr<Memory>> of(BackendId id);
-  ~Memory();
+  static Result<std::shared_ptr<Memory>> of(BackendId id,
+                                            int device = DeviceMemory::kCurrentDevice);
+  ~Memory() override;
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
@@ -61,20 +40,12 @@ class Memory : public std::enable_shared_from_this<Memory> {
   DType token_dtype() const { return token_dtype_; }
   const BackendTraits& traits() const { return traits_; }
 
-  /// Uninitialised. @return OutOfMemory, with how much is taken already | DeviceError
-  Result<Array> array(int64_t size_bytes);
-  /// The numbers in f32.
-  Result<Array> f32(std::span<const float> values);
-  /// All values of weights one behind the other, in `dtype`, with their changes made. Throws as
-  /// nn::values.
-  Result<Array> weights(DType dtype, std::span<const nn::Weight* const> parts);
-
-  /// Enqueues a copy; `from` may change once it returns.
-  Status copy_in(void* to, const void* from, int64_t size_bytes) const {
+  /// @return OutOfMemory, with how much is taken already | DeviceError
+  Result<Array> array(int64_t size_bytes) override;
+  /// Enqueues the copy.
+  Status copy_in(void* to, const void* from, int64_t size_bytes) const override {
     return memory_.copy_in(to, from, size_bytes);
   }
-  /// Enqueues a copy of the numbers, rounded to the nearest of `dtype` (f32 or bf16).
-  Status copy_in_rounded(void* to, DType dtype, std::span<const float> values) const;
   /// Copies, once all that was enqueued before is done.
   Status copy_out(void* to, const void* from, int64_t size_bytes) const {
     return memory_.copy_out(to, from, size_bytes);

@@ -94,6 +94,9 @@ class Model {
   /// layer, the host would wait for it and read what it made.
   virtual bool enqueues() const = 0;
 
+  /// The most bytes of the device's memory that were taken until now; 0: the model is on the host.
+  virtual int64_t most_device_bytes() const { return 0; }
+
   /// @param text  host memory; not read after the call
   virtual Result<std::unique_ptr<TextContext>> prepare_text(const text::TextEmbedding& text) = 0;
 

@@ -154,6 +154,34 @@ TEST_P(DeviceTransformer, ItsMemoryIsGivenBack) {
   EXPECT_GT(memory->most_bytes_taken(), FakeDevice::kWorkspaceBytes);
 }
 
+TEST_P(DeviceTransformer, OffloadedItPredictsTheSameAndTakesAsPredicted) {
+  auto memory = device::Memory::of(kFake).value();
+  const auto model = dit::device::DeviceModel::load(weights_, memory, true).value();
+  const Ready ready(*model);
+  const Ready whole(*there_);
+  for (const int64_t topk : {int64_t{2}, ready.steps->plan().num_tiles()}) {
+    const auto want = predict(whole, 300.0F, topk, {});
+    EXPECT_EQ(predict(ready, 300.0F, topk, {}), want);
+    EXPECT_EQ(predict(ready, 300.0F, topk, {}), want) << "the layers come in each pass";
+  }
+  const auto needed = [&](bool offload) {
+    return dit::device::memory_needed_bytes(weights_,
+                                            {.token_dtype = DType::kF32,
+                                             .grid = kGrid,
+                                             .num_tiles = ready.steps->plan().num_tiles(),
+                                             .topk = ready.steps->plan().num_tiles(),
+                                             .text_rows = dit::device::rows_kept(some_text()),
+                                             .offload = offload}) -
+           (int64_t{32} << 20);
+  };
+  EXPECT_NEAR(static_cast<double>(needed(true)),
+              static_cast<double>(memory->bytes_taken() - FakeDevice::kWorkspaceBytes),
+              0.01 * static_cast<double>(memory->bytes_taken()));
+  const int64_t layer = dit::device::streamed_layer_bytes(weights_, DType::kF32);
+  EXPECT_NEAR(static_cast<double>(needed(false) - needed(true)),
+              static_cast<double>((kLayers - 2) * layer), 0.02 * static_cast<double>(layer));
+}
+
 /// A run of that model on the device.
 runtime::GenerateOptions on_device(const std::filesystem::path& model) {
   runtime::GenerateOptions options;

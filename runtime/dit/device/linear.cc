@@ -26,7 +26,7 @@ std::vector<float> biases(std::span<const nn::LinearWeights* const> layers) {
 
 }  // namespace
 
-Result<Linear> Linear::load(Memory& memory, LinearTypes types,
+Result<Linear> Linear::load(WeightPlace& place, LinearTypes types,
                             std::initializer_list<const nn::LinearWeights*> layers) {
   std::vector<const nn::LinearWeights*> present;
   std::ranges::copy_if(layers, std::back_inserter(present),
@@ -39,13 +39,13 @@ Result<Linear> Linear::load(Memory& memory, LinearTypes types,
     linear.out_ += layer->dims.out;
     weights.push_back(&layer->weight);
   }
-  Result<Array> weight = memory.weights(types.in, weights);
+  Result<Array> weight = place.weights(types.in, weights);
   VSA_TRY(weight.status());
   linear.weight_ = std::move(*weight);
   const std::vector<float> bias = biases(present);
-  Result<Array> placed = memory.array(std::ssize(bias) * size_bytes(types.out));
+  Result<Array> placed = place.array(std::ssize(bias) * size_bytes(types.out));
   VSA_TRY(placed.status());
-  VSA_TRY(memory.copy_in_rounded(placed->data(), types.out, bias));
+  VSA_TRY(place.copy_in_rounded(placed->data(), types.out, bias));
   linear.bias_ = std::move(*placed);
   return linear;
 }

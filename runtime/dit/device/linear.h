@@ -12,6 +12,7 @@ namespace vsa::dit::device {
 
 using vsa::device::Array;
 using vsa::device::Memory;
+using vsa::device::WeightPlace;
 
 /// The element types of a layer.
 struct LinearTypes {
@@ -24,7 +25,7 @@ class Linear {
   Linear() = default;
   /// Layers that read the same x become one, whose columns are those of the first, then those of
   /// the next. Layers without weights are left out.
-  static Result<Linear> load(Memory& memory, LinearTypes types,
+  static Result<Linear> load(WeightPlace& place, LinearTypes types,
                              std::initializer_list<const nn::LinearWeights*> layers);
 
   int64_t num_out() const { return out_; }

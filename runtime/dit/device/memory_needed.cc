@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/device/streamed_layers.h"
+
 namespace vsa::dit::device {
 namespace {
 
@@ -15,22 +17,48 @@ int64_t linear_bytes(const nn::LinearWeights& layer, int64_t token, int64_t bias
   return layer.empty() ? 0 : layer.weight.num_elements() * token + layer.dims.out * bias;
 }
 
-int64_t weight_bytes(const WanWeights& weights, int64_t token) {
-  int64_t bytes =
+/// Calls visit(layer) for the linear layers of a block and visit(norm) for its vectors in f32.
+template <class Visit>
+void for_each_weight(const BlockWeights& b, Visit& visit) {
+  for (const nn::LinearWeights* layer :
+       {&b.self.q, &b.self.k, &b.self.v, &b.self.out, &b.gate, &b.text.q, &b.text.k, &b.text.v,
+        &b.text.out, &b.up, &b.down}) {
+    visit(*layer);
+  }
+  for (const nn::Weight* norm : {&b.self.norm_q, &b.self.norm_k, &b.text.norm_q, &b.text.norm_k,
+                                 &b.text_norm_weight, &b.text_norm_bias}) {
+    visit(*norm);
+  }
+}
+
+/// Bytes of a block's arrays, each rounded up to a multiple.
+class BlockBytes {
+ public:
+  BlockBytes(const BlockWeights& block, int64_t token, int64_t multiple)
+      : token_(token), multiple_(multiple) {
+    for_each_weight(block, *this);
+  }
+  void operator()(const nn::LinearWeights& layer) {
+    if (layer.empty()) return;
+    add(layer.weight.num_elements() * token_);
+    add(layer.dims.out * token_);
+  }
+  void operator()(const nn::Weight& norm) { add(norm.empty() ? 0 : norm.num_elements() * kF32); }
+  int64_t sum() const { return sum_; }
+
+ private:
+  void add(int64_t bytes) { sum_ += (bytes + multiple_ - 1) / multiple_ * multiple_; }
+  int64_t token_, multiple_, sum_ = 0;
+};
+
+int64_t weight_bytes(const WanWeights& weights, const MemoryQuestion& q, int64_t token) {
+  const int64_t around =
       linear_bytes(weights.patch_embedding, token, kF32) + linear_bytes(weights.head, token, kF32) +
       linear_bytes(weights.text_in, token, token) + linear_bytes(weights.text_out, token, token);
-  for (const BlockWeights& b : weights.blocks) {
-    for (const nn::LinearWeights* layer :
-         {&b.self.q, &b.self.k, &b.self.v, &b.self.out, &b.gate, &b.text.q, &b.text.k, &b.text.v,
-          &b.text.out, &b.up, &b.down}) {
-      bytes += linear_bytes(*layer, token, token);
-    }
-    for (const nn::Weight* norm : {&b.self.norm_q, &b.self.norm_k, &b.text.norm_q, &b.text.norm_k,
-                                   &b.text_norm_weight, &b.text_norm_bias}) {
-      if (!norm->empty()) bytes += norm->num_elements() * kF32;
-    }
-  }
-  return bytes;
+  if (q.offload) return around + 2 * streamed_layer_bytes(weights, q.token_dtype);
+  int64_t blocks = 0;
+  for (const BlockWeights& b : weights.blocks) blocks += BlockBytes(b, token, 1).sum();
+  return around + blocks;
 }
 
 int64_t text_bytes(const WanConfig& config, const MemoryQuestion& q, int64_t token) {
@@ -68,9 +96,19 @@ int64_t operator_bytes(const WanConfig& c, const MemoryQuestion& q) {
 
 }  // namespace
 
+int64_t streamed_layer_bytes(const WanWeights& weights, DType token_dtype) {
+  int64_t most = 0;
+  for (const BlockWeights& b : weights.blocks) {
+    most = std::max(
+        most,
+        BlockBytes(b, size_bytes(token_dtype), vsa::device::StreamedLayers::kAlignment).sum());
+  }
+  return most;
+}
+
 int64_t memory_needed_bytes(const WanWeights& weights, const MemoryQuestion& question) {
   const int64_t token = size_bytes(question.token_dtype);
-  return weight_bytes(weights, token) + text_bytes(weights.config, question, token) +
+  return weight_bytes(weights, question, token) + text_bytes(weights.config, question, token) +
          std::max(step_bytes(weights, question, token),
                   text_scratch_bytes(weights.config, question, token)) +
          std::max(operator_bytes(weights.config, question), kProducts);

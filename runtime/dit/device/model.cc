@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/dit/device/memory_needed.h"
 #include "runtime/dit/device/steps.h"
 
 namespace vsa::dit::device {
@@ -10,10 +11,10 @@ namespace {
 
 constexpr int64_t kRun = 64;
 
-Result<Array> f32(Memory& memory, const nn::Weight& weight) {
+Result<Array> f32(WeightPlace& place, const nn::Weight& weight) {
   if (weight.empty()) return Array();
   const nn::Weight* const one = &weight;
-  return memory.weights(DType::kF32, {&one, 1});
+  return place.weights(DType::kF32, {&one, 1});
 }
 
 }  // namespace
@@ -34,16 +35,16 @@ DeviceModel::DeviceModel(const WanWeights& weights, std::shared_ptr<Memory> memo
       modulation_(weights) {}
 
 Result<std::unique_ptr<Model>> DeviceModel::load(const WanWeights& weights,
-                                                 std::shared_ptr<Memory> memory) {
+                                                 std::shared_ptr<Memory> memory, bool offload) {
   if (!weights.config.cross_attn_norm) {
     return unsupported("[load] cross_attn_norm: expected true on a device, got false");
   }
   std::unique_ptr<DeviceModel> model(new DeviceModel(weights, std::move(memory)));
-  VSA_TRY(model->load_weights(weights));
+  VSA_TRY(model->load_weights(weights, offload));
   return std::unique_ptr<Model>(std::move(model));
 }
 
-Status DeviceModel::load_weights(const WanWeights& weights) {
+Status DeviceModel::load_weights(const WanWeights& weights, bool offload) {
   const DType token = memory_->token_dtype();
   const auto place = [&](const nn::LinearWeights& from, DType out, Linear& to) -> Status {
     auto loaded = Linear::load(*memory_, {.in = token, .out = out}, {&from});
@@ -55,26 +56,33 @@ Status DeviceModel::load_weights(const WanWeights& weights) {
   VSA_TRY(place(weights.text_in, token, text_in_));
   VSA_TRY(place(weights.text_out, token, text_out_));
   VSA_TRY(place(weights.head, DType::kF32, head_));
+  if (offload) {
+    auto streamed = vsa::device::StreamedLayers::make(memory_, std::ssize(weights.blocks),
+                                                      streamed_layer_bytes(weights, token));
+    VSA_TRY(streamed.status());
+    streamed_ = std::move(*streamed);
+  }
   for (const BlockWeights& block : weights.blocks) {
-    auto layer = load_layer(block);
+    const auto streams = streamed_ ? streamed_->place(std::ssize(layers_)) : nullptr;
+    auto layer = load_layer(block, streams ? *streams : *memory_);
     VSA_TRY(layer.status());
     layers_.push_back(std::move(*layer));
   }
   return {};
 }
 
-Result<Layer> DeviceModel::load_layer(const BlockWeights& weights) const {
+Result<Layer> DeviceModel::load_layer(const BlockWeights& weights, WeightPlace& at) const {
   Layer layer;
   const DType token = memory_->token_dtype();
   const auto place = [&](Linear& to,
                          std::initializer_list<const nn::LinearWeights*> from) -> Status {
-    auto loaded = Linear::load(*memory_, {.in = token, .out = token}, from);
+    auto loaded = Linear::load(at, {.in = token, .out = token}, from);
     VSA_TRY(loaded.status());
     to = std::move(*loaded);
     return {};
   };
   const auto place_f32 = [&](Array& to, const nn::Weight& from) -> Status {
-    auto loaded = f32(*memory_, from);
+    auto loaded = f32(at, from);
     VSA_TRY(loaded.status());
     to = std::move(*loaded);
     return {};
@@ -118,7 +126,9 @@ Result<std::unique_ptr<TextContext>> DeviceModel::prepare_text(const text::TextE
   VSA_TRY(text_in_.forward(*memory_, "text_in", embedded->data(), rows, hidden->data(),
                            Activation::kGeluTanh));
   VSA_TRY(text_out_.forward(*memory_, "text_out", hidden->data(), rows, projected->data()));
-  for (const Layer& layer : layers_) {
+  for (int64_t i = 0; i < config_.num_layers; ++i) {
+    const Layer& layer = layers_[static_cast<size_t>(i)];
+    VSA_TRY(begin_layer(i));
     Result<Array> key_values = memory_->array(2 * rows * width * size_bytes(token));
     VSA_TRY(key_values.status());
     VSA_TRY(
@@ -126,6 +136,7 @@ Result<std::unique_ptr<TextContext>> DeviceModel::prepare_text(const text::TextE
     VSA_TRY(norm_tokens(*memory_, config_, prepared->plan,
                         part(key_values->data(), token, config_, {.rows = rows, .of = 2}),
                         {.weight = &layer.text_norm_k}));
+    VSA_TRY(end_layer(i));
     prepared->key_values.push_back(std::move(*key_values));
   }
   return std::unique_ptr<TextContext>(std::move(prepared));

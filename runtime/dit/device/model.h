@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/device/memory.h"
+#include "runtime/device/streamed_layers.h"
 #include "runtime/dit/device/linear.h"
 #include "runtime/dit/modulation.h"
 #include "runtime/dit/steps.h"
@@ -40,21 +41,26 @@ int64_t rows_kept(const text::TextEmbedding& text);
 
 class DeviceModel : public Model {
  public:
+  /// @param offload  the layers' weights stay in host memory, and come to the device in each pass
   /// @return OutOfMemory | DeviceError | Unsupported (a model without a norm before
   /// cross-attention)
   static Result<std::unique_ptr<Model>> load(const WanWeights& weights,
-                                             std::shared_ptr<Memory> memory);
+                                             std::shared_ptr<Memory> memory, bool offload = false);
 
   const WanConfig& config() const override { return config_; }
   bool enqueues() const override { return true; }
+  int64_t most_device_bytes() const override { return memory_->most_bytes_taken(); }
   Result<std::unique_ptr<TextContext>> prepare_text(const text::TextEmbedding& text) override;
   Result<std::unique_ptr<Steps>> make_steps(Grid grid, TilePlan plan) override;
 
  private:
   friend class DeviceSteps;
   DeviceModel(const WanWeights& weights, std::shared_ptr<Memory> memory);
-  Status load_weights(const WanWeights& weights);
-  Result<Layer> load_layer(const BlockWeights& weights) const;
+  Status load_weights(const WanWeights& weights, bool offload);
+  Result<Layer> load_layer(const BlockWeights& weights, WeightPlace& at) const;
+  /// Around what reads the weights of a layer.
+  Status begin_layer(int64_t layer) const { return streamed_ ? streamed_->begin(layer) : Status(); }
+  Status end_layer(int64_t layer) const { return streamed_ ? streamed_->end(layer) : Status(); }
 
   WanConfig config_;
   bool has_gates_ = false;
@@ -62,6 +68,7 @@ class DeviceModel : public Model {
   std::shared_ptr<Memory> memory_;
   TimestepModulation modulation_;  // on the host
   Linear patch_embedding_, text_in_, text_out_, head_;
+  std::unique_ptr<vsa::device::StreamedLayers> streamed_;  // null: the layers are on the device
   std::vector<Layer> layers_;
 };
 

@@ -138,12 +138,12 @@ Status DeviceSteps::norm_after(int64_t layer, const Norm& added) {
 Status DeviceSteps::begin(const float* latents, float timestep) {
   VSA_TRY(bring_modulations(timestep));
   const nn::PatchLayout layout = patch_layout(config(), config().in_channels, grid_);
-  std::vector<float> rows(static_cast<size_t>(num_tokens_ * layout.width()));
+  host_rows_.resize(static_cast<size_t>(num_tokens_ * layout.width()));
   nn::parallel_rows(num_tokens_, [&](const nn::RowBlock& block) {
     nn::patchify(layout, latents, block.begin, block.end,
-                 rows.data() + block.begin * layout.width());
+                 host_rows_.data() + block.begin * layout.width());
   });
-  VSA_TRY(memory().copy_in_rounded(patches_.data(), token_, rows));
+  VSA_TRY(memory().copy_in_rounded(patches_.data(), token_, host_rows_));
   VSA_TRY(model_.patch_embedding_.forward(memory(), "patch_embedding", patches_.data(), num_tokens_,
                                           x_.data()));
   return norm_after(-1, {});
@@ -151,6 +151,7 @@ Status DeviceSteps::begin(const float* latents, float timestep) {
 
 Status DeviceSteps::project(int64_t layer) {
   const Layer& weights = this->layer(layer);
+  VSA_TRY(model_.begin_layer(layer));
   VSA_TRY(weights.qkv_gate.forward(memory(), "qkv_gate", n_.data(), num_tokens_, wide_.data()));
   NormTokens how{.weight = &weights.norm_q, .cos = &cos_, .sin = &sin_, .pooled = &q_pooled_};
   VSA_TRY(norm_tokens(memory(), config(), plan_, qkv(0), how));
@@ -276,6 +277,7 @@ Status DeviceSteps::feed_forward(int64_t layer) {
   VSA_TRY(weights.up.forward(memory(), "up", n_.data(), num_tokens_, wide_.data(),
                              Activation::kGeluTanh));
   VSA_TRY(weights.down.forward(memory(), "down", wide_.data(), num_tokens_, b_.data()));
+  VSA_TRY(model_.end_layer(layer));
   return norm_after(layer, {.add = true, .gate = modulation(layer, kGate2)});
 }
 
@@ -316,10 +318,10 @@ Result<bool> DeviceSteps::finite() {
 Status DeviceSteps::end(float* velocity) {
   const nn::PatchLayout layout = patch_layout(config(), config().out_channels, grid_);
   VSA_TRY(model_.head_.forward(memory(), "head", n_.data(), num_tokens_, head_out_.data()));
-  std::vector<float> rows(static_cast<size_t>(num_tokens_ * layout.width()));
-  VSA_TRY(memory().copy_out(rows.data(), head_out_.data(), head_out_.size_bytes()));
+  host_rows_.resize(static_cast<size_t>(num_tokens_ * layout.width()));
+  VSA_TRY(memory().copy_out(host_rows_.data(), head_out_.data(), head_out_.size_bytes()));
   nn::parallel_rows(num_tokens_, [&](const nn::RowBlock& block) {
-    nn::unpatchify(layout, rows.data() + block.begin * layout.width(), block.begin, block.end,
+    nn::unpatchify(layout, host_rows_.data() + block.begin * layout.width(), block.begin, block.end,
                    velocity);
   });
   return {};

@@ -105,6 +105,7 @@ class DeviceSteps : public Steps {
   Array modulations_;              // f32 [num_layers * 6 + 2, width]
   std::optional<float> timestep_;  // of modulations_
   nn::WeightSpace space_;
+  std::vector<float> host_rows_;            // patches on the way in, the head's rows on the way out
   DeviceLut selection_;                     // what attend_self selected, where tiles are counted
   std::map<int64_t, DeviceLut> full_luts_;  // of full_lut
   std::vector<CapturedLayers> captured_;
