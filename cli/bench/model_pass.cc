@@ -164,6 +164,8 @@ void bench_model_pass(const ModelPassOptions& options) {
                                    {"min_ms", ms.front()}};
     for (const auto& [kind, time] : kinds) {
       line["kinds"][kind] = {{"calls", time.calls}, {"ms", time.ms}};
+      if (time.flops > 0.0) line["kinds"][kind]["flops"] = time.flops;
+      if (time.bytes > 0.0) line["kinds"][kind]["bytes"] = time.bytes;
     }
     if (passes.device_bytes() > 0) line["device_bytes"] = passes.device_bytes();
     line["backend"] = options.backend.backend;
@@ -172,9 +174,13 @@ void bench_model_pass(const ModelPassOptions& options) {
     print_json_line(line);
     return;
   }
-  Table table({"part of a pass", "calls", "ms"});
+  Table table({"part of a pass", "calls", "ms", "TFLOP/s", "GB/s"});
+  const auto rate = [](double count, double scale, double time_ms) {
+    return count > 0.0 ? fmt::format("{:.0f}", count / time_ms * scale) : "";
+  };
   for (const auto& [kind, time] : kinds) {
-    table.add({kind, std::to_string(time.calls), fmt::format("{:.3f}", time.ms)});
+    table.add({kind, std::to_string(time.calls), fmt::format("{:.3f}", time.ms),
+               rate(time.flops, 1e-9, time.ms), rate(time.bytes, 1e-6, time.ms)});
   }
   print_result(fmt::format(
       "{}: {} layers, {} tokens, {} of {} tiles kept, {} ({})\n"

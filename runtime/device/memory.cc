@@ -64,16 +64,18 @@ Result<Array> Memory::array(int64_t size_bytes) {
   return array;
 }
 
-Status Memory::call(const char* kind, const std::function<Status(const Context&)>& enqueue) {
+Status Memory::call(const Call& what, const std::function<Status(const Context&)>& enqueue) {
   if (call_times_ == nullptr) return enqueue(context());
   VSA_TRY(memory_.wait());
   const auto start = std::chrono::steady_clock::now();
   VSA_TRY(enqueue(context()));
   VSA_TRY(memory_.wait());
   const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
-  CallTime& time = (*call_times_)[kind];
+  CallTime& time = (*call_times_)[what.kind];
   ++time.calls;
   time.ms += passed.count();
+  time.flops += what.flops;
+  time.bytes += what.bytes;
   return {};
 }
 

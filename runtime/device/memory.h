@@ -16,10 +16,18 @@
 
 namespace vsa::device {
 
-/// How often calls of one kind ran, and how long they took together.
+/// A kind of the library's calls, and what one of it cannot do without.
+struct Call {
+  const char* kind = "";
+  double flops = 0.0;
+  double bytes = 0.0;  ///< of inputs and outputs, each counted once
+};
+
+/// How often calls of one kind ran, how long they took, and what they cost together.
 struct CallTime {
   int64_t calls = 0;
   double ms = 0.0;
+  double flops = 0.0, bytes = 0.0;
 };
 /// By kind.
 using CallTimes = std::map<std::string, CallTime>;
@@ -53,9 +61,9 @@ class Memory : public WeightPlace, public std::enable_shared_from_this<Memory> {
 
   /// Makes one of the library's calls on these arrays. Its workspace is one block that grows,
   /// because calls on one stream do not run at the same time.
-  /// @param kind  what measure_calls counts it as
+  /// @param what  as measure_calls counts it
   /// @return what the call returned
-  Status call(const char* kind, const std::function<Status(const Context&)>& enqueue);
+  Status call(const Call& what, const std::function<Status(const Context&)>& enqueue);
   /// What `enqueue` enqueues through this object, captured in place of running it: see
   /// DeviceMemory::capture. Runs as long as `workspace_number` is what it was.
   Result<DeviceGraph> capture(const std::function<Status()>& enqueue) {

@@ -52,14 +52,19 @@ Result<Linear> Linear::load(WeightPlace& place, LinearTypes types,
 
 Status Linear::forward(Memory& memory, const char* name, const void* x, int64_t rows, void* y,
                        Activation activation) const {
-  return memory.call(name, [&](const Context& context) {
-    return linear(context,
-                  {.x = matrix(x, types_.in, rows, in_),
-                   .weight = matrix(weight_.data(), types_.in, out_, in_),
-                   .bias = matrix(bias_.data(), types_.out, 1, out_),
-                   .activation = activation,
-                   .out = Tensor::bshd(y, types_.out, {.seq_len = rows, .head_dim = out_})});
-  });
+  const auto product =
+      static_cast<double>(rows) * static_cast<double>(in_) * static_cast<double>(out_);
+  const auto bytes = static_cast<double>((rows * in_ + in_ * out_) * size_bytes(types_.in) +
+                                         rows * out_ * size_bytes(types_.out));
+  return memory.call(
+      {.kind = name, .flops = 2.0 * product, .bytes = bytes}, [&](const Context& context) {
+        return linear(context,
+                      {.x = matrix(x, types_.in, rows, in_),
+                       .weight = matrix(weight_.data(), types_.in, out_, in_),
+                       .bias = matrix(bias_.data(), types_.out, 1, out_),
+                       .activation = activation,
+                       .out = Tensor::bshd(y, types_.out, {.seq_len = rows, .head_dim = out_})});
+      });
 }
 
 }  // namespace vsa::dit::device

@@ -123,7 +123,9 @@ Status DeviceSteps::residual_norm(const Norm& norm) {
                               .shift = vector(norm.shift, config()),
                               .eps = config().eps,
                               .out = tokens(n_)};
-  return memory().call("residual_norm",
+  const double bytes =
+      (norm.add ? 2.0 : 1.0) * bytes_of(args.x) + bytes_of(args.y) + bytes_of(args.out);
+  return memory().call({.kind = "residual_norm", .bytes = bytes},
                        [&](const Context& context) { return vsa::residual_norm(context, args); });
 }
 
@@ -191,6 +193,16 @@ Status DeviceSteps::attend_self(int64_t /*layer*/, int64_t topk, int64_t* kept) 
   return dense ? attend_densely(kept) : attend_sparsely(topk, kept);
 }
 
+template <class Args>
+Status DeviceSteps::attend(const char* kind, double kept_share, const Args& args,
+                           const std::function<Status(const Context&)>& enqueue) const {
+  const double pairs = static_cast<double>(args.q.shape[2]) * static_cast<double>(args.k.shape[2]);
+  const double bytes = bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v) + bytes_of(args.out);
+  return memory().call(
+      {.kind = kind, .flops = attention_flops(config(), kept_share * pairs), .bytes = bytes},
+      enqueue);
+}
+
 Status DeviceSteps::attend_densely(int64_t* kept) {
   const Result<Lut> lut = full_lut(run_plan_.num_tiles());
   VSA_TRY(lut.status());
@@ -202,8 +214,8 @@ Status DeviceSteps::attend_densely(int64_t* kept) {
                       .kv_plan = &run_plan_,
                       .lut = *lut,
                       .out = tokens(a_)};
-  return memory().call("dense attention",
-                       [&](const Context& context) { return fine(context, args); });
+  return attend("dense attention", 1.0, args,
+                [&](const Context& context) { return fine(context, args); });
 }
 
 Status DeviceSteps::attend_sparsely(int64_t topk, int64_t* kept) {
@@ -232,8 +244,9 @@ Status DeviceSteps::attend_sparsely(int64_t topk, int64_t* kept) {
     }
     args.lut_out = selection_.view();
   }
-  VSA_TRY(memory().call("sparse attention",
-                        [&](const Context& context) { return attention_forward(context, args); }));
+  const double kept_share = static_cast<double>(topk) / static_cast<double>(plan_.num_tiles());
+  VSA_TRY(attend("sparse attention", kept_share, args,
+                 [&](const Context& context) { return attention_forward(context, args); }));
   if (kept == nullptr) return {};
   std::vector<int32_t> counts(static_cast<size_t>(rows));
   VSA_TRY(memory().copy_out(counts.data(), selection_.count.data(), selection_.count.size_bytes()));
@@ -265,8 +278,8 @@ Status DeviceSteps::attend_text(int64_t layer, const TextContext& text) {
                       .lut = *lut,
                       .out = tokens(a_),
                       .last_key_repeats = keys.repeats};
-  VSA_TRY(
-      memory().call("text attention", [&](const Context& context) { return fine(context, args); }));
+  VSA_TRY(attend("text attention", 1.0, args,
+                 [&](const Context& context) { return fine(context, args); }));
   VSA_TRY(weights.text_out.forward(memory(), "text_out", a_.data(), num_tokens_, b_.data()));
   return residual_norm(
       {.add = true, .scale = modulation(layer, kScale2), .shift = modulation(layer, kShift2)});

@@ -80,6 +80,10 @@ class DeviceSteps : public Steps {
   Status residual_norm(const Norm& norm);
   /// The norm that is read first after a layer's feed-forward; of -1: by the first layer.
   Status norm_after(int64_t layer, const Norm& added);
+  /// Makes a call whose queries attend to that share of the keys.
+  template <class Args>
+  Status attend(const char* kind, double kept_share, const Args& args,
+                const std::function<Status(const Context&)>& enqueue) const;
   Status attend_densely(int64_t* kept);
   Status attend_sparsely(int64_t topk, int64_t* kept);
 

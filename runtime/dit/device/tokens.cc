@@ -40,7 +40,8 @@ Status norm_tokens(Memory& memory, const WanConfig& config, const TilePlan& plan
         how.pooled->data(), DType::kF32,
         {.num_heads = config.num_heads, .seq_len = plan.num_tiles(), .head_dim = config.head_dim});
   }
-  return memory.call("norm_rope_pool",
+  const double bytes = 2.0 * bytes_of(x) + bytes_of(args.cos) + bytes_of(args.sin);
+  return memory.call({.kind = "norm_rope_pool", .bytes = bytes},
                      [&](const Context& context) { return norm_rope_pool(context, args); });
 }
 

@@ -25,6 +25,15 @@ Tensor part(void* data, DType dtype, const WanConfig& config, const Part& which)
 /// A vector f32 [width] for all tokens, as [1, num_heads, 1, head_dim]; empty without data.
 ConstTensor vector(const void* data, const WanConfig& config);
 
+/// Bytes of all elements; 0 of an empty tensor.
+inline double bytes_of(const ConstTensor& t) {
+  return t.empty() ? 0.0 : static_cast<double>(t.num_elements() * size_bytes(t.dtype));
+}
+/// FLOPs of attention over that many pairs of tokens in every head.
+inline double attention_flops(const WanConfig& config, double pairs) {
+  return 4.0 * static_cast<double>(config.width()) * pairs;
+}
+
 /// What norm_tokens is given beside the tokens; each may be left out.
 struct NormTokens {
   const Array* weight = nullptr;  ///< f32 [width]; an empty one: no norm
