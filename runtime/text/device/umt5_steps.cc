@@ -192,7 +192,7 @@ Status DeviceUmt5Steps::multiply(const Product& p, const Array& x, const Array& 
       .weight = matrix(weights + p.offset * size_bytes(token_), p.out, p.in),
       .activation = p.activation,
       .out = Tensor::bshd(y.data(), token_, {.seq_len = tokens_, .head_dim = p.out})};
-  return memory_->call("linear", [&](const Context& c) { return vsa::linear(c, args); });
+  return memory_->call({.kind = "linear"}, [&](const Context& c) { return vsa::linear(c, args); });
 }
 
 Status DeviceUmt5Steps::norm(const Norm& which) {
@@ -207,7 +207,7 @@ Status DeviceUmt5Steps::norm(const Norm& which) {
       .eps = config_.eps,
       .norm = NormKind::kRms,
       .out = Tensor::bshd(n_.data(), token_, dims)};
-  return memory_->call("residual_norm",
+  return memory_->call({.kind = "residual_norm"},
                        [&](const Context& c) { return vsa::residual_norm(c, args); });
 }
 
@@ -231,7 +231,7 @@ Status DeviceUmt5Steps::relative(int64_t layer) {
                                    .bias = bias,
                                    .scale = 1.0F,
                                    .out = Tensor::bshd(a_.data(), token_, dims)};
-  return memory_->call("relative_attention",
+  return memory_->call({.kind = "relative_attention"},
                        [&](const Context& c) { return vsa::relative_attention(c, args); });
 }
 
@@ -273,8 +273,8 @@ Status DeviceUmt5Steps::feed_forward(int64_t layer) {
       .gate_fine = Gate::tensor(ConstTensor::bshd(wide_.data(), token_, dims)),
       .q_plan = &*run_,
       .out = Tensor::bshd(a_.data(), token_, dims)};
-  VSA_TRY(
-      memory_->call("combine", [&](const Context& context) { return combine(context, product); }));
+  VSA_TRY(memory_->call({.kind = "combine"},
+                        [&](const Context& context) { return combine(context, product); }));
   VSA_TRY(
       multiply({.layer = layer, .offset = layout_.down, .in = c.d_ff, .out = c.d_model}, a_, b_));
   VSA_TRY(norm({.index = 2 * layer + 2, .add = true}));
