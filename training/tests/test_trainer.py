@@ -91,7 +91,7 @@ def test_a_step_of_every_format_is_taken():
 
 
 def test_the_stages_that_mix_formats():
-    for name in ("fifth", "sixth", "seventh"):
+    for name in ("fifth", "sixth", "seventh", "eighth"):
         parts = STAGES[name].parts
         assert sum(part.share for part in parts) == pytest.approx(1)
         for part in parts:
