@@ -98,7 +98,7 @@ Status denoise(const DenoiseArgs& args, std::span<float> x, std::vector<StepRepo
   if (args.sampler->steps_done() == 0) {
     sampler::normal(static_cast<uint64_t>(plan.seed), kInitialNoise, 0, x);
   }
-  Result<TilePlan> tiles = TilePlan::grid(plan.grid, plan.tile);
+  Result<TilePlan> tiles = TilePlan::grid(plan.grid, plan.tiling);
   if (!tiles.ok()) return tiles.status();
   auto steps = args.model->make_steps(plan.grid, std::move(*tiles));
   VSA_TRY(steps.status());

@@ -83,7 +83,9 @@ void describe(const GenerateOptions& options, const ModelFolder& model, const Ru
   report.scheduler = sampler::name(plan.scheduler.kind);
   report.attention = name(options.attention);
   report.grid_tokens = {plan.grid.f, plan.grid.h, plan.grid.w};
-  report.tile_shape = {plan.tile.f, plan.tile.h, plan.tile.w};
+  report.order = vsa::name(plan.tiling.order);
+  const TileShape& tile = plan.tiling.tile;
+  report.tile_shape = {tile.f, tile.h, tile.w};
   report.num_tiles = plan.num_tiles;
   report.topk = plan.topk;
   report.dense_steps = options.dense_steps;

@@ -23,6 +23,7 @@ std::string made_by_json(const GenerateReport& report) {
                {"shift", report.shift},
                {"scheduler", report.scheduler},
                {"attention", report.attention},
+               {"order", report.order},
                {"tile", report.tile_shape}});
   if (report.attention == "vsa") {
     json.update({{"topk", report.topk},

@@ -86,7 +86,13 @@ struct GenerateOptions {
   std::optional<int64_t> topk;        ///< vsa: kv tiles kept per query tile
   int64_t dense_steps = 0;            ///< the first steps run dense
   std::vector<int64_t> dense_layers;  ///< these layers run dense in every step
+  /// The order in which tokens are cut into tiles.
+  TokenOrder order = TokenOrder::kRaster;
+  /// Edges of a tile; along a curve only their product counts. Empty: the model's, or 4x4x4.
   std::optional<TileShape> tile;
+  /// In raster order instead of `tile`: the best_tile of at most so many tokens. Refused for a
+  /// model that was trained with a tile.
+  std::optional<int64_t> best_tile_of;
 
   BackendId backend = BackendId::kCpu;
   int device = -1;       ///< of a backend with devices, from 0; -1: the one that is current

@@ -67,6 +67,7 @@ json to_json(const GenerateReport& report) {
       {"attention",
        {{"asked", report.attention},
         {"grid_tokens", report.grid_tokens},
+        {"order", report.order},
         {"tile_shape", report.tile_shape},
         {"num_tiles", report.num_tiles},
         {"topk", report.topk},

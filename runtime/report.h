@@ -72,7 +72,8 @@ struct GenerateReport {
 
   std::string attention;              ///< as asked: "vsa" or "dense"
   std::vector<int64_t> grid_tokens;   ///< (F, H, W) in tokens
-  std::vector<int64_t> tile_shape;    ///< edges in tokens
+  std::string order;                  ///< in which tokens are cut into tiles: its name
+  std::vector<int64_t> tile_shape;    ///< edges in tokens; along a curve only their product counts
   int64_t num_tiles = 0, topk = 0;    ///< topk of the layers that ran vsa
   int64_t dense_steps = 0;            ///< of the first steps, all layers ran dense
   std::vector<int64_t> dense_layers;  ///< these ran dense in every step

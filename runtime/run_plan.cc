@@ -195,18 +195,49 @@ Result<int64_t> resolve_topk(const GenerateOptions& options, const std::optional
   return topk_from_sparsity(*sparsity, num_tiles);
 }
 
-Status resolve_attention(const GenerateOptions& options, const ModelFolder& model,
-                         const TrainedWith& trained, RunPlan& plan) {
-  const std::optional<TileShape> suggested =
-      model.defaults.tile ? model.defaults.tile : trained.tile;
-  plan.tile = options.tile.value_or(suggested.value_or(TileShape{}));
-  if (suggested && *suggested != plan.tile) {
-    plan.warnings.push_back(fmt::format(
-        "tile: the model was trained with {}x{}x{}, this run uses {}x{}x{}", suggested->f,
-        suggested->h, suggested->w, plan.tile.f, plan.tile.h, plan.tile.w));
+std::string edges_of(const TileShape& tile) {
+  return fmt::format("{}x{}x{}", tile.f, tile.h, tile.w);
+}
+
+/// @param trained  the tile that the model was trained with
+Result<TileShape> resolve_tile(const GenerateOptions& options, const Grid& grid,
+                               const std::optional<TileShape>& trained) {
+  const bool along_a_curve = options.order != TokenOrder::kRaster;
+  if (!options.best_tile_of) {
+    if (options.tile) return *options.tile;
+    if (along_a_curve) return TileShape{.f = 1, .h = 1, .w = kCurveTileTokens.front()};
+    return trained.value_or(TileShape{});
   }
-  const Result<TilePlan> tiles = TilePlan::grid(plan.grid, plan.tile);
+  if (options.tile || along_a_curve) {
+    return invalid_argument(fmt::format("[generate] tile: expected no best tile beside {}, got one",
+                                        options.tile ? "given edges" : "a curve"));
+  }
+  if (trained) {
+    return invalid_argument(
+        fmt::format("[generate] tile: expected {}, which the model was trained with, or other "
+                    "edges, got auto",
+                    edges_of(*trained)));
+  }
+  return best_tile(grid, *options.best_tile_of);
+}
+
+Status resolve_attention(const GenerateOptions& options, const ModelFolder& model,
+                         const TrainedWith& trained_with, RunPlan& plan) {
+  const std::optional<TileShape> trained =
+      model.defaults.tile ? model.defaults.tile : trained_with.tile;
+  const Result<TileShape> tile = resolve_tile(options, plan.grid, trained);
+  VSA_TRY(tile.status());
+  plan.tiling = {.order = options.order, .tile = *tile};
+  const Result<TilePlan> tiles = TilePlan::grid(plan.grid, plan.tiling);
   VSA_TRY(tiles.status());
+  if (trained && options.order != TokenOrder::kRaster) {
+    plan.warnings.push_back(
+        fmt::format("order: the model was trained with tiles of {}, this run uses the order {}",
+                    edges_of(*trained), vsa::name(options.order)));
+  } else if (trained && *trained != *tile) {
+    plan.warnings.push_back(fmt::format("tile: the model was trained with {}, this run uses {}",
+                                        edges_of(*trained), edges_of(*tile)));
+  }
   plan.num_tiles = tiles->num_tiles();
 
   const int64_t layers = model.transformer.num_layers;
@@ -226,9 +257,9 @@ Status resolve_attention(const GenerateOptions& options, const ModelFolder& mode
   plan.all_dense = options.attention == Attention::kDense;
   plan.topk = plan.num_tiles;
   if (!plan.all_dense) {
-    const Result<int64_t> topk =
-        resolve_topk(options, model.defaults.sparsity ? model.defaults.sparsity : trained.sparsity,
-                     plan.num_tiles);
+    const Result<int64_t> topk = resolve_topk(
+        options, model.defaults.sparsity ? model.defaults.sparsity : trained_with.sparsity,
+        plan.num_tiles);
     VSA_TRY(topk.status());
     plan.topk = *topk;
   }

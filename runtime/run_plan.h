@@ -23,7 +23,7 @@ struct RunPlan {
   std::string negative_prompt;  ///< empty if there is no guidance
   double fps = 0.0;
   Grid grid;  ///< in tokens
-  TileShape tile;
+  Tiling tiling;
   int64_t num_tiles = 0;
   int64_t topk = 0;  ///< of the layers that run vsa; num_tiles if none does
   sampler::SchedulerConfig scheduler;

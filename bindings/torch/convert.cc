@@ -75,7 +75,7 @@ PlanCache& recent_plans() {
   return plans;
 }
 
-enum PlanKind : int64_t { kGridPlan, kTiledPlan };
+enum PlanKind : int64_t { kGridPlan, kOrderedPlan, kTiledPlan, kCompactPlan };
 
 PlanCache::Description description(PlanKind kind, std::initializer_list<const Ints*> lists) {
   PlanCache::Description numbers{kind};
@@ -85,6 +85,10 @@ PlanCache::Description description(PlanKind kind, std::initializer_list<const In
 
 Grid grid_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
 TileShape tile_of(const Ints& e) { return {.f = e[0], .h = e[1], .w = e[2]}; }
+Tiling tiling_of(const Ints& e) {
+  return {.order = e.size() > 3 ? static_cast<TokenOrder>(e[3]) : TokenOrder::kRaster,
+          .tile = tile_of(e)};
+}
 
 }  // namespace
 
@@ -208,10 +212,11 @@ Gate Arguments::gate(std::string_view name, const std::optional<TorchTensor>& t,
 
 SharedPlan Arguments::plan(const Ints& grid, const Ints& tile_shape, const Ints& prefix) const {
   if (grid.size() != 3) reject(operation_, "grid", "(f, h, w)", std::to_string(grid.size()));
-  check_tile_shape(tile_shape);
-  return recent_plans().get(description(kGridPlan, {&grid, &tile_shape, &prefix}), [&] {
-    return prefix.empty() ? take(TilePlan::grid(grid_of(grid), tile_of(tile_shape)))
-                          : take(TilePlan::packed(prefix, grid_of(grid), tile_of(tile_shape)));
+  check_tile_shape(tile_shape, std::ssize(kTokenOrders) - 1);
+  // Three edges and four numbers differ in the plan's kind, as the list has no length of its own.
+  const PlanKind kind = tile_shape.size() == 3 ? kGridPlan : kOrderedPlan;
+  return recent_plans().get(description(kind, {&grid, &tile_shape, &prefix}), [&] {
+    return take(TilePlan::packed(prefix, grid_of(grid), tiling_of(tile_shape)));
   });
 }
 
@@ -221,8 +226,14 @@ SharedPlan Arguments::plan_or_tiled(const Ints& grid, const Ints& tile_shape, co
   if (!grid.empty() || !prefix.empty()) {
     reject(operation_, "grid", "neither grid nor prefix where tile_len is given", "both");
   }
-  check_tile_shape(tile_shape);
-  return recent_plans().get(description(kTiledPlan, {&tile_shape, &tile_len}), [&] {
+  check_tile_shape(tile_shape, kCompact);
+  const bool is_compact = tile_shape.size() == 4 && tile_shape[3] == kCompact;
+  if (tile_shape.size() == 4 && !is_compact) {
+    reject(operation_, "tile_shape", "the order of a sequence with tile_len",
+           std::to_string(tile_shape[3]));
+  }
+  const PlanKind kind = is_compact ? kCompactPlan : kTiledPlan;
+  return recent_plans().get(description(kind, {&tile_shape, &tile_len}), [&] {
     std::vector<int32_t> lens;
     for (const int64_t len : tile_len) {
       if (len < 0 || len > kMaxTileTokens) {
@@ -230,18 +241,23 @@ SharedPlan Arguments::plan_or_tiled(const Ints& grid, const Ints& tile_shape, co
       }
       lens.push_back(static_cast<int32_t>(len));
     }
-    return take(TilePlan::tiled(lens, tile_of(tile_shape).num_tokens()));
+    TilePlan tiled = take(TilePlan::tiled(lens, tile_of(tile_shape).num_tokens()));
+    return is_compact ? tiled.in_compact_order() : tiled;
   });
 }
 
-void Arguments::check_tile_shape(const Ints& tile_shape) const {
-  if (tile_shape.size() != 3) {
+void Arguments::check_tile_shape(const Ints& tile_shape, int64_t last_order) const {
+  if (tile_shape.size() != 3 && tile_shape.size() != 4) {
     reject(operation_, "tile_shape", "(f, h, w)", std::to_string(tile_shape.size()));
   }
-  for (const int64_t extent : tile_shape) {
-    if (extent < 1 || extent > kMaxTileTokens) {
-      reject(operation_, "tile_shape", "extents of 1 to 256", std::to_string(extent));
+  for (size_t i = 0; i < 3; ++i) {
+    if (tile_shape[i] < 1 || tile_shape[i] > kMaxTileTokens) {
+      reject(operation_, "tile_shape", "extents of 1 to 256", std::to_string(tile_shape[i]));
     }
+  }
+  if (tile_shape.size() == 4 && (tile_shape[3] < 1 || tile_shape[3] > last_order)) {
+    reject(operation_, "tile_shape", "an order of 1 to " + std::to_string(last_order),
+           std::to_string(tile_shape[3]));
   }
 }
 

@@ -89,11 +89,14 @@ class Arguments {
   Lut lut(const TorchTensor& index, const TorchTensor& count) const;
   /// The tensor [B, S, H, D], or the constant where there is none.
   Gate gate(std::string_view name, const std::optional<TorchTensor>& t, double constant) const;
-  /// The plan of `grid` in raster order behind the prefix segments.
+  /// The plan of `grid` in raster order behind the prefix segments. `tile_shape` are three edges,
+  /// and for an order other than raster a fourth number, that of the TokenOrder.
   SharedPlan plan(const Ints& grid, const Ints& tile_shape, const Ints& prefix) const;
-  /// The same, or with `tile_len` the plan of a sequence in tile order.
+  /// The same, or with `tile_len` the plan of a sequence in tile order; then the fourth number may
+  /// be kCompact, for a sequence without padding.
   SharedPlan plan_or_tiled(const Ints& grid, const Ints& tile_shape, const Ints& prefix,
                            const Ints& tile_len) const;
+  static constexpr int64_t kCompact = 3;
   /// "none" or "bfloat16".
   CoarseRounding rounding(std::string_view name) const;
   /// All prefix tiles are kept by every row, and keep everything. The lists must outlive the
@@ -103,7 +106,8 @@ class Arguments {
 
  private:
   Tensor tensor(std::string_view name, const TorchTensor& t, std::array<int, 4> axes) const;
-  void check_tile_shape(const Ints& tile_shape) const;
+  /// @param last_order  the largest fourth number that has a meaning here
+  void check_tile_shape(const Ints& tile_shape, int64_t last_order) const;
   void check_device(std::string_view name, const TorchTensor& t) const;
   std::string_view operation_;
   torch::stable::Device device_;

@@ -31,6 +31,13 @@ class Words {
     return to_number<Number>(next());
   }
 
+  /// Three edges, and the order if it is not 0.
+  Ints tiling() {
+    Ints numbers = three();
+    if (const auto order = number<int64_t>(); order != 0) numbers.push_back(order);
+    return numbers;
+  }
+
   Ints three() { return {number<int64_t>(), number<int64_t>(), number<int64_t>()}; }
 
   OptionalDouble number_or_none() {
@@ -60,7 +67,7 @@ TorchTensor inference(const TorchTensor& query, const TorchTensor& key, const To
   const Arguments args("video_sparse_attention", query);
   Words words(options);
   const Ints grid = words.three();
-  const Ints tile_shape = words.three();
+  const Ints tile_shape = words.tiling();
   const auto topk = words.number<int64_t>();
   const OptionalDouble scale = words.number_or_none();
   const auto gate_coarse_weight = words.number<double>();

@@ -1,6 +1,7 @@
 // The operators of torch.ops.vsa on CPU and CUDA tensors, forward and backward; schemas in
 // library.cc. Host-only.
 //
+// `tile_shape` are three edges, or four numbers: see Arguments::plan.
 // Token tensors are [B, S, H, D], tile tensors [B, H, N, D], lse [B, H, S], tables as in vsa/lut.h.
 // Outputs are new and contiguous.
 #pragma once
@@ -31,8 +32,9 @@ Tensors5 video_sparse_attention(const TorchTensor& query, const TorchTensor& key
                                 bool save_for_backward);
 /// The first output alone, with little work on the host: for calls that run for a shorter time than
 /// the host needs to prepare them. `options` are words with
-/// one space between: f h w of the grid, f h w of a tile, topk, scale or "none", weight of
-/// gate_coarse, weight of gate_fine, coarse_rounding, then the length of each prefix segment.
+/// one space between: f h w of the grid, f h w of a tile, the number of the TokenOrder, topk, scale
+/// or "none", weight of gate_coarse, weight of gate_fine, coarse_rounding, then the length of each
+/// prefix segment.
 /// q_pooled and k_pooled are means that norm_rope_pool has computed, [B, H, N, D].
 TorchTensor inference(const TorchTensor& query, const TorchTensor& key, const TorchTensor& value,
                       const OptionalTensor& gate_coarse, const OptionalTensor& gate_fine,

@@ -188,7 +188,8 @@ void write(const AttendCommand& command, const AttentionInput& input, AttendResu
   const io::Metadata metadata = {{"vsa.version", VSA_VERSION_STRING},
                                  {"vsa.backend", command.backend.backend},
                                  {"vsa.grid", to_text(input.grid())},
-                                 {"vsa.tile", to_text(input.tile())},
+                                 {"vsa.order", std::string(name(input.tiling().order))},
+                                 {"vsa.tile", to_text(input.tiling().tile)},
                                  {"vsa.layout", command.tensors.layout}};
   check(io::write_safetensors(command.output, tensors, metadata));
 }

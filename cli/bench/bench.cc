@@ -24,6 +24,7 @@ struct BenchCommand {
   std::vector<std::string> names, stages;
   std::string dtype;  // empty: that of each case
   RunOptions run;     // of a model whose passes are timed instead, if its `model` is not empty
+  bool in_tile_order = false;
   int64_t repeats = 20;
   BackendOptions backend;
   bool list = false, json = false;
@@ -90,7 +91,7 @@ void run_case(const BenchCommand& command, const BenchCase& c, const Context& co
 
 /// The cases asked for, in the order of the files.
 std::vector<BenchCase> chosen_cases(const BenchCommand& command) {
-  std::vector<BenchCase> cases = read_bench_cases(command.cases);
+  std::vector<BenchCase> cases = read_bench_cases(command.cases, command.run.tiling.token_order());
   for (const std::string& wanted : command.names) {
     if (std::ranges::find(cases, wanted, &BenchCase::name) == cases.end()) {
       fail_usage(fmt::format("--case: no case {} in {}", wanted, command.cases),
@@ -102,6 +103,7 @@ std::vector<BenchCase> chosen_cases(const BenchCommand& command) {
       return std::ranges::find(command.names, c.name) == command.names.end();
     });
   }
+  for (BenchCase& c : cases) c.in_compact_order = command.in_tile_order;
   if (!command.dtype.empty()) {
     for (BenchCase& c : cases) c.dtype = parse_dtype("--dtype", command.dtype);
   }
@@ -125,6 +127,8 @@ void warn_of_unused(const BenchCommand& command) {
   };
   unused("--stage", !command.stages.empty());
   unused("--dtype", !command.dtype.empty());
+  unused("--order", command.run.tiling.order != TilingOptions{}.order);
+  unused("--in-tile-order", command.in_tile_order);
   unused("--repeats", command.repeats != BenchCommand{}.repeats);
   unused("--backend", command.backend.backend != BackendOptions{}.backend);
   unused("--threads", command.backend.threads != 0);
@@ -176,6 +180,8 @@ void add_bench(CLI::App& app) {
       command,
       {.names = "--dtype", .kind = {}, .help = "dtype of q, k and v; default: that of each case"},
       {"f32", "bf16", "f16", "f64"}, options->dtype);
+  add_flag(command, "--in-tile-order", options->in_tile_order,
+           "the tensors are in tile order already, without padding");
   add_whole(command, "--repeats", options->repeats, {.least = 1}, "how often each is timed");
   add_flag(command, "--list", options->list, "list the cases and end");
   options->run.add_model_to(command);
@@ -193,7 +199,7 @@ void add_bench(CLI::App& app) {
       return run(*options);
     }
     refuse_options(command, "beside --model, whose passes are timed",
-                   {"--cases", "--case", "--stage", "--dtype", "--list"});
+                   {"--cases", "--case", "--stage", "--dtype", "--list", "--in-tile-order"});
     bench_model_pass({.run = options->run,
                       .repeats = options->repeats,
                       .backend = options->backend,

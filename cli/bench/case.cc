@@ -32,7 +32,7 @@ int64_t keep_of(const std::string& text, int64_t num_tiles) {
   return keep.topk_of(num_tiles);
 }
 
-BenchCase parse_case(const std::vector<std::string>& fields) {
+BenchCase parse_case(const std::vector<std::string>& fields, TokenOrder order) {
   if (fields.size() != 8)
     fail_usage(fmt::format("expected {}, got {} fields", kForm, fields.size()));
   const auto count = [&](size_t i, const char* what) {
@@ -40,18 +40,18 @@ BenchCase parse_case(const std::vector<std::string>& fields) {
   };
   BenchCase c{.name = fields[0],
               .grid = parse_grid("grid", fields[1]),
-              .tile = parse_tile("tile", fields[2]),
+              .tiling = {.order = order, .tile = parse_tile("tile", fields[2])},
               .num_heads = count(3, "heads"),
               .num_kv_heads = count(4, "kv_heads"),
               .head_dim = count(5, "head_dim"),
               .topk = 1,
               .dtype = parse_dtype("dtype", fields[7])};
   if (c.num_heads % c.num_kv_heads != 0) fail_usage("kv_heads: expected a divisor of heads");
-  c.topk = keep_of(fields[6], take(TilePlan::grid(c.grid, c.tile)).num_tiles());
+  c.topk = keep_of(fields[6], take(TilePlan::grid(c.grid, c.tiling)).num_tiles());
   return c;
 }
 
-void read_file(const fs::path& path, std::vector<BenchCase>& cases) {
+void read_file(const fs::path& path, TokenOrder order, std::vector<BenchCase>& cases) {
   std::ifstream file(path);
   if (!file) {
     throw Failure(ExitCode::kInputOutput, fmt::format("--cases {}: cannot be read", path.string()),
@@ -65,7 +65,7 @@ void read_file(const fs::path& path, std::vector<BenchCase>& cases) {
     for (std::string word; words >> word;) fields.push_back(word);
     if (fields.empty()) continue;
     try {
-      cases.push_back(parse_case(fields));
+      cases.push_back(parse_case(fields, order));
     } catch (const Failure& e) {
       throw Failure(ExitCode::kInputOutput,
                     fmt::format("{}:{}: {}", path.string(), number, e.what()));
@@ -75,7 +75,7 @@ void read_file(const fs::path& path, std::vector<BenchCase>& cases) {
 
 }  // namespace
 
-std::vector<BenchCase> read_bench_cases(const fs::path& path) {
+std::vector<BenchCase> read_bench_cases(const fs::path& path, TokenOrder order) {
   std::vector<fs::path> files;
   std::error_code failed;
   if (fs::is_directory(path, failed)) {
@@ -87,7 +87,7 @@ std::vector<BenchCase> read_bench_cases(const fs::path& path) {
     files.push_back(path);
   }
   std::vector<BenchCase> cases;
-  for (const fs::path& file : files) read_file(file, cases);
+  for (const fs::path& file : files) read_file(file, order, cases);
   if (cases.empty()) {
     throw Failure(ExitCode::kInputOutput, fmt::format("--cases {}: holds no case", path.string()));
   }

@@ -14,7 +14,8 @@ namespace vsa::cli {
 struct BenchCase {
   std::string name;
   Grid grid;
-  TileShape tile;
+  Tiling tiling;
+  bool in_compact_order = false;  ///< tensors hold tile after tile, without padding
   int64_t num_heads = 1, num_kv_heads = 1, head_dim = 128;
   int64_t topk = 1;  ///< kv tiles that a query tile keeps
   DType dtype = DType::kF32;
@@ -23,7 +24,9 @@ struct BenchCase {
 /// Reads a file, or every .txt file of a folder in the order of their names. A line is
 ///   name grid tile heads kv_heads head_dim keep dtype
 /// where keep is a share with a decimal point or a number of tiles; '#' starts a comment.
+/// @param order  in which all cases are cut into tiles; along a curve these have as many tokens as
+///               the tile of the case
 /// Throws Failure(kInputOutput) naming file, line and field.
-std::vector<BenchCase> read_bench_cases(const std::filesystem::path& path);
+std::vector<BenchCase> read_bench_cases(const std::filesystem::path& path, TokenOrder order);
 
 }  // namespace vsa::cli

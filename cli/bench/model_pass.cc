@@ -55,7 +55,8 @@ class Passes {
     const auto valid = static_cast<size_t>(text.num_valid * config().text_dim);
     sampler::normal(1, 0, 0, text.rows.span().first(valid));
     text_ = take(transformer_->prepare_text(text));
-    steps_ = take(transformer_->make_steps(plan.grid, take(TilePlan::grid(plan.grid, plan.tile))));
+    steps_ =
+        take(transformer_->make_steps(plan.grid, take(TilePlan::grid(plan.grid, plan.tiling))));
     latents_.resize(static_cast<size_t>(runtime::latent_size(plan, config())));
     sampler::normal(1, 1, 0, latents_);
     velocity_.resize(latents_.size());

@@ -44,6 +44,11 @@ LutDims table(const BenchCase& c, int64_t num_tiles, int64_t pitch) {
   return {.batch = 1, .num_heads = c.num_heads, .num_q_tiles = num_tiles, .pitch = pitch};
 }
 
+TilePlan plan_of(const BenchCase& c) {
+  TilePlan plan = take(TilePlan::grid(c.grid, c.tiling));
+  return c.in_compact_order ? plan.in_compact_order() : plan;
+}
+
 /// The stage whose outputs `stage` reads; empty: it reads the inputs of the case alone.
 std::string read_by(const std::string& stage) {
   static const std::map<std::string, std::string> kReads = {{"untile", "tile"},
@@ -76,7 +81,7 @@ OwnedTensor drawn_residual(const BenchCase& c) {
 }
 
 BenchProblem::BenchProblem(const BenchCase& bench_case)
-    : c(bench_case), plan(take(TilePlan::grid(c.grid, c.tile))), num_heads_(c.num_kv_heads) {
+    : c(bench_case), plan(plan_of(c)), num_heads_(c.num_kv_heads) {
   const int64_t n = plan.num_tiles();
   const int64_t s = plan.seq_len();
   q = drawn(c, c.num_heads, kSeedOfQ);

@@ -94,6 +94,17 @@ std::string refusals_of(const std::vector<Measured>& all) {
   return text;
 }
 
+/// "tile 4x4x4", or of a curve "tiles of 64 tokens in the order gilbert".
+std::string tiles_of(const BenchCase& c) {
+  const TileShape& tile = c.tiling.tile;
+  std::string text = fmt::format("tile {}x{}x{}", tile.f, tile.h, tile.w);
+  if (c.tiling.order != TokenOrder::kRaster) {
+    text =
+        fmt::format("tiles of {} tokens in the order {}", tile.num_tokens(), name(c.tiling.order));
+  }
+  return text + (c.in_compact_order ? ", tensors in tile order" : "");
+}
+
 }  // namespace
 
 nlohmann::ordered_json bench_json(const BenchProblem& p, const Machine& machine,
@@ -103,7 +114,9 @@ nlohmann::ordered_json bench_json(const BenchProblem& p, const Machine& machine,
       {"case", c.name},
       {"stage", x.contestant.stage},
       {"grid", {c.grid.f, c.grid.h, c.grid.w}},
-      {"tile_shape", {c.tile.f, c.tile.h, c.tile.w}},
+      {"order", name(c.tiling.order)},
+      {"tensors_in_tile_order", c.in_compact_order},
+      {"tile_shape", {c.tiling.tile.f, c.tiling.tile.h, c.tiling.tile.w}},
       {"num_heads", c.num_heads},
       {"num_kv_heads", c.num_kv_heads},
       {"head_dim", c.head_dim},
@@ -130,11 +143,11 @@ std::string bench_text(const BenchProblem& p, const Machine& machine,
                        const std::vector<Measured>& all) {
   const BenchCase& c = p.c;
   std::string text = fmt::format(
-      "{}: grid {}x{}x{}, tile {}x{}x{}, {} heads, {} kv heads, head_dim {}, {}, {} of {} tiles "
+      "{}: grid {}x{}x{}, {}, {} heads, {} kv heads, head_dim {}, {}, {} of {} tiles "
       "kept\n{} ({}), {} threads, {}\n",
-      c.name, c.grid.f, c.grid.h, c.grid.w, c.tile.f, c.tile.h, c.tile.w, c.num_heads,
-      c.num_kv_heads, c.head_dim, name(c.dtype), c.topk, p.plan.num_tiles(), machine.backend,
-      machine.detail, machine.threads, machine.cpu);
+      c.name, c.grid.f, c.grid.h, c.grid.w, tiles_of(c), c.num_heads, c.num_kv_heads, c.head_dim,
+      name(c.dtype), c.topk, p.plan.num_tiles(), machine.backend, machine.detail, machine.threads,
+      machine.cpu);
   Table table({"stage", "median ms", "IQR ms", "GFLOP/s", "of GEMM", "GB/s", "vs dense",
                "extra MiB", "error"});
   for (const Measured& x : all) table.add(cells_of(all, x));

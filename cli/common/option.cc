@@ -125,15 +125,6 @@ CLI::Option& add_grid(CLI::App& command, const std::string& names, std::optional
                    });
 }
 
-CLI::Option& add_tile(CLI::App& command, const std::string& names, std::optional<TileShape>& value,
-                      const std::string& help, const std::string& default_value) {
-  return add_value(
-      command, {.names = names, .kind = kGridKind, .help = help, .default_value = default_value},
-      [&value](const std::string& option, const std::string& text) {
-        value = parse_tile(option, text);
-      });
-}
-
 void add_former_name(CLI::App& command, const std::string& name, const std::string& remedy) {
   CLI::Option& option = add(command, {.names = name, .kind = kTextKind, .help = ""},
                             [name, remedy](const CLI::results_t&) -> bool {

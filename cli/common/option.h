@@ -91,8 +91,6 @@ CLI::Option& add_list(CLI::App& command, const std::string& names, std::vector<i
 /// F,H,W in tokens.
 CLI::Option& add_grid(CLI::App& command, const std::string& names, std::optional<Grid>& value,
                       const std::string& help);
-CLI::Option& add_tile(CLI::App& command, const std::string& names, std::optional<TileShape>& value,
-                      const std::string& help, const std::string& default_value);
 
 /// An option by a name that it no longer has: it fails with `remedy` as its hint. Not in the help.
 void add_former_name(CLI::App& command, const std::string& name, const std::string& remedy);

@@ -82,7 +82,7 @@ void RunOptions::add_attention_to(CLI::App& command, const std::string& tile_def
               .default_value = attention},
              {"vsa", "dense"}, attention);
   video.keep.add_to(command);
-  add_tile(command, "--tile", tile, "tile edges in tokens", tile_default);
+  tiling.add_to(command, tile_default);
   add_whole(command, "--dense-steps", dense_steps, {}, "the first N steps use dense attention");
   add_list(command, "--dense-layers", dense_layers, {}, "these layers use dense attention");
 }
@@ -105,7 +105,10 @@ runtime::GenerateOptions RunOptions::to_runtime() const {
   options.shift = shift;
   options.dense_steps = dense_steps;
   options.dense_layers = dense_layers;
-  options.tile = tile;
+  tiling.check();
+  options.order = tiling.token_order();
+  options.tile = tiling.edges();
+  options.best_tile_of = tiling.best_tile_of;
   video.apply_to(options);
   return options;
 }

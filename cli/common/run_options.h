@@ -8,6 +8,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/model_options.h"
+#include "cli/common/tiling_options.h"
 #include "runtime/pipeline.h"
 
 namespace vsa::cli {
@@ -43,7 +44,7 @@ struct RunOptions {
   std::string scheduler;  ///< of sampler::scheduler_from_name; empty: the model's
   std::optional<double> shift;
   std::string attention = "vsa";
-  std::optional<TileShape> tile;
+  TilingOptions tiling;
   std::vector<int64_t> dense_layers;
   int64_t dense_steps = 0;
 

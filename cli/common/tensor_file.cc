@@ -48,7 +48,7 @@ void TensorOptions::add_to(CLI::App& command) {
   add_grid(command, "--grid", grid, "size of the video in tokens: frames, rows, columns")
       .required();
   add_grid(command, "--kv-grid", kv_grid, "the same for k and v; default: as --grid");
-  add_tile(command, "--tile", tile, "tile edges in tokens", "4,4,4");
+  tiling.add_to(command, "4,4,4");
   add_choice(command,
              {.names = "--layout",
               .kind = {},
@@ -70,7 +70,7 @@ AttentionInput::AttentionInput(const TensorOptions& options)
     : path_(options.file), layout_(parse_layout(options.layout)) {
   grid_ = *options.grid;
   kv_grid_ = options.kv_grid.value_or(grid_);
-  tile_ = options.tile.value_or(TileShape{});
+  tiling_ = options.tiling.on(grid_);
   file_ = take(io::SafetensorsFile::open(path_));
   q_ = require("--q", options.q);
   k_ = require("--k", options.k);
@@ -78,8 +78,8 @@ AttentionInput::AttentionInput(const TensorOptions& options)
   check_length("--grid", grid_, "q", q_);
   check_length(options.kv_grid ? "--kv-grid" : "--grid", kv_grid_, "k", k_);
   check_together(q_, k_, v_);
-  q_plan_ = take(TilePlan::grid(grid_, tile_));
-  kv_plan_ = take(TilePlan::grid(kv_grid_, tile_));
+  q_plan_ = take(TilePlan::grid(grid_, tiling_));
+  kv_plan_ = take(TilePlan::grid(kv_grid_, tiling_));
 }
 
 std::optional<ConstTensor> AttentionInput::find_gate(const std::string& name) {

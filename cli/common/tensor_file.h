@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/common/owned_tensor.h"
+#include "cli/common/tiling_options.h"
 #include "runtime/io/safetensors.h"
 #include "vsa/tensor.h"
 #include "vsa/tiling.h"
@@ -22,7 +23,7 @@ struct TensorOptions {
   std::string layout = "bshd";
   std::string q = "q", k = "k", v = "v";
   std::optional<Grid> grid, kv_grid;  ///< no kv_grid: as grid
-  std::optional<TileShape> tile;
+  TilingOptions tiling;
   std::optional<float> scale;
 
   void add_to(CLI::App& command);
@@ -49,7 +50,7 @@ class AttentionInput {
   const ConstTensor& v() const { return v_; }
   Grid grid() const { return grid_; }
   Grid kv_grid() const { return kv_grid_; }
-  TileShape tile() const { return tile_; }
+  const Tiling& tiling() const { return tiling_; }
   const TilePlan& q_plan() const { return *q_plan_; }
   const TilePlan& kv_plan() const { return *kv_plan_; }
   int64_t batch() const { return q_.shape[0]; }
@@ -67,7 +68,7 @@ class AttentionInput {
   Layout layout_ = Layout::kBshd;
   std::vector<std::unique_ptr<std::byte[]>> copies_;  // of tensors that are not aligned on file
   Grid grid_, kv_grid_;
-  TileShape tile_;
+  Tiling tiling_;
   std::optional<TilePlan> q_plan_, kv_plan_;
   ConstTensor q_, k_, v_;
 };

@@ -94,7 +94,9 @@ Json batch_settings(const SamplingOptions& sampling, const OutputOptions& output
   add("fps", video.fps);
   add("sparsity", video.keep.as_sparsity());
   add("topk", video.keep.topk);
-  if (sampling.tile) settings["tile"] = to_text(*sampling.tile);
+  if (sampling.tiling.order != TilingOptions{}.order) settings["order"] = sampling.tiling.order;
+  add("best_tile_of", sampling.tiling.best_tile_of);
+  if (const auto tile = sampling.tiling.edges()) settings["tile"] = to_text(*tile);
   if (!sampling.dense_layers.empty()) settings["dense_layers"] = sampling.dense_layers;
   if (output.scale != 1) settings["upscale"] = output.scale;
   if (output.no_metadata) settings["no_metadata"] = true;

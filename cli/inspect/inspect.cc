@@ -40,7 +40,11 @@ int64_t in_range(const char* option, int64_t value, int64_t count) {
   return value;
 }
 
-Grid tile_grid_of(Grid grid, TileShape tile) {
+/// In tiles; along a curve these are one line.
+Grid tile_grid_of(const AttentionInput& input) {
+  if (input.tiling().order != TokenOrder::kRaster) return {1, 1, input.kv_plan().num_tiles()};
+  const Grid grid = input.kv_grid();
+  const TileShape& tile = input.tiling().tile;
   return {.f = (grid.f + tile.f - 1) / tile.f,
           .h = (grid.h + tile.h - 1) / tile.h,
           .w = (grid.w + tile.w - 1) / tile.w};
@@ -89,7 +93,7 @@ class Inspection {
                .num_kv_tiles = input.kv_plan().num_tiles(),
                .topk = select_.topk,
                .mass_tiles = std::ssize(sample_->tiles),
-               .kv_tile_grid = tile_grid_of(input.kv_grid(), input.tile()),
+               .kv_tile_grid = tile_grid_of(input),
                .heads = {},
                .rows = {},
                .png = command.png};

@@ -41,7 +41,7 @@ Transformer transformer_flops(const dit::WanConfig& config, const runtime::RunPl
   const double ends =
       2.0 * n * d * patch * static_cast<double>(config.in_channels + config.out_channels);
   const double projections = (has_gates ? 14.0 : 12.0) * n * d * d + 4.0 * n * d * f;
-  const TilePlan cut = TilePlan::grid(plan.grid, plan.tile).value();
+  const TilePlan cut = TilePlan::grid(plan.grid, plan.tiling).value();
   const double coarse = heads * pair_flops(tiles * tiles, config.head_dim);
   const double fine = heads * pair_flops(kept_pairs(cut, cut, plan.topk).expected, config.head_dim);
   return {.everywhere = ends + layers * (projections + 4.0 * n * keys * d),

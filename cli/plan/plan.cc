@@ -28,8 +28,8 @@ struct PlanOptions {
 /// Everything the command reports.
 struct PlanFacts {
   Grid grid;
-  TileShape tile;
-  Grid tile_grid;  // in tiles
+  Tiling tiling;
+  Grid tile_grid;  // in tiles; along a curve 1, 1 and their number
   int64_t num_tokens = 0, num_tiles = 0, num_partial_tiles = 0, padded_tokens = 0, topk = 0;
   std::map<int64_t, int64_t> tile_lens;  // valid tokens -> tiles
   AttentionDims dims;
@@ -39,6 +39,7 @@ struct PlanFacts {
   double token_tensor_bytes = 0, kv_tensor_bytes = 0, pooled_bytes = 0, scores_bytes = 0,
          lut_bytes = 0;
 
+  bool has_cuboids() const { return tiling.order == TokenOrder::kRaster; }
   double kept_share() const { return static_cast<double>(topk) / static_cast<double>(num_tiles); }
   /// How many times fewer FLOPs than dense, selection included.
   double reduction() const { return dense_flops / (fine_flops.expected + coarse_flops); }
@@ -57,19 +58,23 @@ AttentionDims checked_dims(const AttentionDims& given) {
 PlanFacts facts_of(const PlanOptions& options) {
   PlanFacts facts;
   facts.grid = *options.grid;
-  facts.tile = options.run.tile.value_or(TileShape{});
+  facts.tiling = options.run.tiling.on(facts.grid);
+  const TileShape& tile = facts.tiling.tile;
   facts.dims = checked_dims(options.dims);
   facts.dtype = parse_dtype("--dtype", options.dtype);
-  const TilePlan plan = take(TilePlan::grid(facts.grid, facts.tile));
+  const TilePlan plan = take(TilePlan::grid(facts.grid, facts.tiling));
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  facts.tile_grid = {.f = ceil_div(facts.grid.f, facts.tile.f),
-                     .h = ceil_div(facts.grid.h, facts.tile.h),
-                     .w = ceil_div(facts.grid.w, facts.tile.w)};
+  facts.tile_grid = {.f = 1, .h = 1, .w = plan.num_tiles()};
+  if (facts.has_cuboids()) {
+    facts.tile_grid = {.f = ceil_div(facts.grid.f, tile.f),
+                       .h = ceil_div(facts.grid.h, tile.h),
+                       .w = ceil_div(facts.grid.w, tile.w)};
+  }
   facts.num_tokens = plan.num_valid_tokens();
   facts.num_tiles = plan.num_tiles();
   facts.padded_tokens = plan.padded_len();
   for (int64_t t = 0; t < plan.num_tiles(); ++t) ++facts.tile_lens[plan.tile_len(t)];
-  const auto full = facts.tile_lens.find(facts.tile.num_tokens());
+  const auto full = facts.tile_lens.find(tile.num_tokens());
   facts.num_partial_tiles = facts.num_tiles - (full == facts.tile_lens.end() ? 0 : full->second);
   facts.topk = options.run.video.keep.topk_of(facts.num_tiles);
 
@@ -98,7 +103,8 @@ nlohmann::ordered_json to_json(const PlanFacts& f) {
   for (const auto& [len, count] : f.tile_lens) lens.push_back({{"tokens", len}, {"tiles", count}});
   return {
       {"grid", {f.grid.f, f.grid.h, f.grid.w}},
-      {"tile_shape", {f.tile.f, f.tile.h, f.tile.w}},
+      {"order", name(f.tiling.order)},
+      {"tile_shape", {f.tiling.tile.f, f.tiling.tile.h, f.tiling.tile.w}},
       {"tile_grid", {f.tile_grid.f, f.tile_grid.h, f.tile_grid.w}},
       {"num_tokens", f.num_tokens},
       {"num_tiles", f.num_tiles},
@@ -143,10 +149,16 @@ std::string to_text(const PlanFacts& f) {
     text += fmt::format("{:<16}{}\n", what, value);
   };
   line("grid", fmt::format("{} x {} x {} = {} tokens", f.grid.f, f.grid.h, f.grid.w, f.num_tokens));
-  line("tile",
-       fmt::format("{} x {} x {} = {} tokens", f.tile.f, f.tile.h, f.tile.w, f.tile.num_tokens()));
-  line("tiles", fmt::format("{} x {} x {} = {}, {} of them partial", f.tile_grid.f, f.tile_grid.h,
-                            f.tile_grid.w, f.num_tiles, f.num_partial_tiles));
+  const TileShape& tile = f.tiling.tile;
+  if (f.has_cuboids()) {
+    line("tile",
+         fmt::format("{} x {} x {} = {} tokens", tile.f, tile.h, tile.w, tile.num_tokens()));
+    line("tiles", fmt::format("{} x {} x {} = {}, {} of them partial", f.tile_grid.f, f.tile_grid.h,
+                              f.tile_grid.w, f.num_tiles, f.num_partial_tiles));
+  } else {
+    line("tile", fmt::format("{} tokens in the order {}", tile.num_tokens(), name(f.tiling.order)));
+    line("tiles", fmt::format("{}, {} of them partial", f.num_tiles, f.num_partial_tiles));
+  }
   line("tile lengths", lens + " tokens (tiles x valid tokens)");
   line("padding", fmt::format("{} slots in tile order, {} of them padding ({:.1f} %)",
                               f.padded_tokens, f.padded_tokens - f.num_tokens,

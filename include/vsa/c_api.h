@@ -51,6 +51,7 @@ enum { VSA_RESIDUAL_ADD = 0, VSA_RESIDUAL_REPLACE = 1 };
 enum { VSA_NORM_KIND_LAYER = 0, VSA_NORM_KIND_RMS = 1 };
 enum { VSA_NORM_OVER_NOTHING = 0, VSA_NORM_OVER_HEAD = 1, VSA_NORM_OVER_ALL_HEADS = 2 };
 enum { VSA_ROUNDING_NONE = 0, VSA_ROUNDING_BF16 = 1 };
+enum { VSA_ORDER_RASTER = 0, VSA_ORDER_GILBERT = 1, VSA_ORDER_GILBERT_FRAMES = 2 };
 enum { VSA_GATE_UNSET = 0, VSA_GATE_CONSTANT = 1, VSA_GATE_TENSOR = 2 };
 
 /* --- errors, version, backends ------------------------------------------------------------------
@@ -101,9 +102,24 @@ VSA_API vsa_status vsa_plan_create_tiled(const int32_t* tile_len, int64_t num_ti
 VSA_API vsa_status vsa_plan_create_packed(const int64_t* segment_lens, int64_t num_segments,
                                           const int64_t grid[3], const int64_t tile_shape[3],
                                           vsa_plan** plan) VSA_NOEXCEPT;
+/* The same, with the video's tokens in an order VSA_ORDER_...: cuboids in raster order, or runs of
+ * a generalised Hilbert curve through the video or through each frame. Along a curve only the
+ * product of tile_shape counts, the tokens of a tile: 64 or 128. */
+VSA_API vsa_status vsa_plan_create_ordered(const int64_t* segment_lens, int64_t num_segments,
+                                           const int64_t grid[3], int32_t order,
+                                           const int64_t tile_shape[3],
+                                           vsa_plan** plan) VSA_NOEXCEPT;
+/* Any assignment of tokens to tiles. tokens[num_tokens]: the positions of the tokens, tile after
+ * tile, each of 0 to num_tokens - 1 once; tile_len[num_tiles] sums up to num_tokens. */
+VSA_API vsa_status vsa_plan_create_assigned(const int32_t* tokens, int64_t num_tokens,
+                                            const int32_t* tile_len, int64_t num_tiles,
+                                            int64_t tile_tokens, vsa_plan** plan) VSA_NOEXCEPT;
 /* The plan of the same tiles after vsa_tile. */
 VSA_API vsa_status vsa_plan_create_in_tile_order(const vsa_plan* plan,
                                                  vsa_plan** tiled) VSA_NOEXCEPT;
+/* The plan of the same tiles once their tokens stand one after the other, without padding. */
+VSA_API vsa_status vsa_plan_create_in_compact_order(const vsa_plan* plan,
+                                                    vsa_plan** compact) VSA_NOEXCEPT;
 /* NULL is allowed. */
 VSA_API void vsa_plan_destroy(vsa_plan* plan) VSA_NOEXCEPT;
 /* info->struct_size is read. */
@@ -111,6 +127,10 @@ VSA_API vsa_status vsa_plan_get_info(const vsa_plan* plan, vsa_plan_info* info) 
 /* Positions on the sequence axis of the tile's valid tokens; they live as long as the plan. */
 VSA_API vsa_status vsa_plan_get_tile(const vsa_plan* plan, int64_t tile, const int32_t** tokens,
                                      int64_t* num_tokens) VSA_NOEXCEPT;
+/* The edges of the cuboid of at most max_tokens tokens that fits a grid best; see best_tile in
+ * vsa/tiling.h. */
+VSA_API vsa_status vsa_best_tile(const int64_t grid[3], int64_t max_tokens,
+                                 int64_t tile_shape[3]) VSA_NOEXCEPT;
 /* max(1, min(ceil((1 - sparsity) * num_kv_tiles), num_kv_tiles)) in double. */
 VSA_API vsa_status vsa_topk_from_sparsity(double sparsity, int64_t num_kv_tiles,
                                           int64_t* topk) VSA_NOEXCEPT;

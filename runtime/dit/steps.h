@@ -38,6 +38,8 @@ class Steps {
   virtual ~Steps() = default;
 
   virtual const WanConfig& config() const = 0;
+  /// Of the rows, which are in raster order if the plan has cuboids, else in the order of its tiles
+  /// (token_rows.h).
   virtual const TilePlan& plan() const = 0;
 
   /// x = the patches of the latents, embedded; and the modulation of all layers.
@@ -77,7 +79,8 @@ class Steps {
   /// @param velocity  [out_channels, F, H, W], host memory, whole after the call
   virtual Status end(float* velocity) = 0;
 
-  /// Copies x to the host, for tests and for finding the step that computed a wrong number.
+  /// Copies x to the host, for tests and for finding the step that computed a wrong number; its
+  /// rows are in the order of plan().
   /// @param x  [num_tokens, width]
   virtual Status read_residual(std::span<float> x) = 0;
 };
@@ -101,7 +104,7 @@ class Model {
   virtual Result<std::unique_ptr<TextContext>> prepare_text(const text::TextEmbedding& text) = 0;
 
   /// Memory and tables for videos of one size.
-  /// @param plan  of `grid`
+  /// @param plan  of `grid` in raster order
   virtual Result<std::unique_ptr<Steps>> make_steps(Grid grid, TilePlan plan) = 0;
 };
 

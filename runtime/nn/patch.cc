@@ -4,10 +4,12 @@
 namespace vsa::nn {
 namespace {
 
-/// Calls fn(column of patchify, column of unpatchify, index into the video) for a token's elements.
+/// Calls fn(column of patchify, column of unpatchify, index into the video) for the elements of the
+/// token in that row.
 template <class Fn>
-void for_each_element(const PatchLayout& layout, int64_t token, const Fn& fn) {
-  const auto& [channels, grid, patch] = layout;
+void for_each_element(const PatchLayout& layout, int64_t row, const Fn& fn) {
+  const auto& [channels, grid, patch, order] = layout;
+  const int64_t token = order.empty() ? row : order[static_cast<size_t>(row)];
   const int64_t height = grid.h * patch.h;
   const int64_t width = grid.w * patch.w;
   const int64_t f0 = token / (grid.h * grid.w) * patch.f;
@@ -31,16 +33,16 @@ void for_each_element(const PatchLayout& layout, int64_t token, const Fn& fn) {
 
 void patchify(const PatchLayout& layout, const float* video, int64_t begin, int64_t end,
               float* rows) {
-  for (int64_t token = begin; token < end; ++token, rows += layout.width()) {
-    for_each_element(layout, token,
+  for (int64_t row = begin; row < end; ++row, rows += layout.width()) {
+    for_each_element(layout, row,
                      [&](int64_t column, int64_t, int64_t at) { rows[column] = video[at]; });
   }
 }
 
 void unpatchify(const PatchLayout& layout, const float* rows, int64_t begin, int64_t end,
                 float* video) {
-  for (int64_t token = begin; token < end; ++token, rows += layout.width()) {
-    for_each_element(layout, token,
+  for (int64_t row = begin; row < end; ++row, rows += layout.width()) {
+    for_each_element(layout, row,
                      [&](int64_t, int64_t column, int64_t at) { video[at] = rows[column]; });
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "vsa/tiling.h"
 
@@ -18,17 +19,19 @@ struct PatchLayout {
   int64_t channels = 0;
   Grid grid;
   PatchShape patch;
+  /// Row i is token order[i] of raster order; empty: token i. Must outlive the layout.
+  std::span<const int32_t> order{};
   int64_t width() const { return channels * patch.volume(); }
 };
 
-/// Patches of tokens [begin, end) for the patch embedding: the columns of one row run over
+/// Patches of rows [begin, end) for the patch embedding: the columns of one row run over
 /// (channel, f, h, w), the order of a Conv3d weight.
 /// @param video  [channels, F, H, W], raster
 /// @param rows   [end - begin, layout.width()]
 void patchify(const PatchLayout& layout, const float* video, int64_t begin, int64_t end,
               float* rows);
 
-/// Puts output rows of tokens [begin, end) back: columns run over (f, h, w, channel), the order of
+/// Puts output rows [begin, end) back: columns run over (f, h, w, channel), the order of
 /// Wan's output projection, which is not the order that patchify makes.
 /// @param rows   [end - begin, layout.width()]
 /// @param video  [channels, F, H, W]

@@ -57,7 +57,8 @@ std::array<int64_t, 3> rope_split(int64_t head_dim) {
   return {head_dim - 2 * space, space, space};
 }
 
-Rope::Rope(Grid grid, int64_t head_dim) : grid_(grid), head_dim_(head_dim) {
+Rope::Rope(Grid grid, int64_t head_dim, std::span<const int32_t> order)
+    : grid_(grid), head_dim_(head_dim), order_(order) {
   const std::array<int64_t, 3> lengths{grid.f, grid.h, grid.w};
   const std::array<int64_t, 3> widths = rope_split(head_dim);
   for (size_t a = 0; a < 3; ++a) {
@@ -78,23 +79,24 @@ Rope::Rope(Grid grid, int64_t head_dim) : grid_(grid), head_dim_(head_dim) {
   }
 }
 
-void Rope::angles(int64_t token, float* cos, float* signed_sin) const {
+void Rope::angles(int64_t row, float* cos, float* signed_sin) const {
+  const int64_t token = order_.empty() ? row : order_[static_cast<size_t>(row)];
   const std::array<int64_t, 3> position{token / (grid_.h * grid_.w), token / grid_.w % grid_.h,
                                         token % grid_.w};
   for (size_t a = 0; a < 3; ++a) {
     const Axis& axis = axes_[a];
-    const int64_t row = position[a] * axis.width;
-    cos = std::copy_n(axis.cos.data() + row, axis.width, cos);
-    signed_sin = std::copy_n(axis.signed_sin.data() + row, axis.width, signed_sin);
+    const int64_t at = position[a] * axis.width;
+    cos = std::copy_n(axis.cos.data() + at, axis.width, cos);
+    signed_sin = std::copy_n(axis.signed_sin.data() + at, axis.width, signed_sin);
   }
 }
 
-void Rope::apply(float* x, int64_t first_token, int64_t rows, int64_t num_heads) const {
+void Rope::apply(float* x, int64_t first_row, int64_t rows, int64_t num_heads) const {
   std::vector<float> cos(static_cast<size_t>(head_dim_));
   std::vector<float> sin(static_cast<size_t>(head_dim_));
   const auto rotate = VSA_NN_DISPATCH(Rotate);
   for (int64_t r = 0; r < rows; ++r) {
-    angles(first_token + r, cos.data(), sin.data());
+    angles(first_row + r, cos.data(), sin.data());
     rotate(x + r * num_heads * head_dim_, num_heads, head_dim_, cos.data(), sin.data());
   }
 }
@@ -102,8 +104,8 @@ void Rope::apply(float* x, int64_t first_token, int64_t rows, int64_t num_heads)
 void Rope::write_tables(float* cos, float* sin) const {
   std::vector<float> both(static_cast<size_t>(head_dim_));
   std::vector<float> signs(static_cast<size_t>(head_dim_));
-  for (int64_t token = 0; token < grid_.num_tokens(); ++token) {
-    angles(token, both.data(), signs.data());
+  for (int64_t row = 0; row < grid_.num_tokens(); ++row) {
+    angles(row, both.data(), signs.data());
     for (size_t i = 0; i < both.size(); i += 2) {
       *cos++ = both[i];
       *sin++ = signs[i + 1];

@@ -26,6 +26,17 @@ Status give(Result<TilePlan> plan, vsa_plan** out) {
   return {};
 }
 
+/// A list and its length; null only if it is empty.
+Status check_list(const char* argument, const void* list, const char* length_argument,
+                  int64_t length) {
+  if (length < 0) {
+    return invalid_argument(
+        fmt::format("[tile_plan] {}: expected at least 0, got {}", length_argument, length));
+  }
+  if (list == nullptr && length > 0) return null_argument("tile_plan", argument);
+  return {};
+}
+
 Grid grid_of(const int64_t* x) { return {x[0], x[1], x[2]}; }
 TileShape tile_shape_of(const int64_t* x) { return {x[0], x[1], x[2]}; }
 
@@ -98,19 +109,34 @@ vsa_status vsa_plan_create_tiled(const int32_t* tile_len, int64_t num_tiles, int
 vsa_status vsa_plan_create_packed(const int64_t* segment_lens, int64_t num_segments,
                                   const int64_t grid[3], const int64_t tile_shape[3],
                                   vsa_plan** plan) noexcept {
+  return vsa_plan_create_ordered(segment_lens, num_segments, grid, VSA_ORDER_RASTER, tile_shape,
+                                 plan);
+}
+
+vsa_status vsa_plan_create_ordered(const int64_t* segment_lens, int64_t num_segments,
+                                   const int64_t grid[3], int32_t order,
+                                   const int64_t tile_shape[3], vsa_plan** plan) noexcept {
   return guarded([&]() -> Status {
-    if (num_segments < 0) {
-      return invalid_argument(
-          fmt::format("[tile_plan] num_segments: expected at least 0, got {}", num_segments));
-    }
-    if (segment_lens == nullptr && num_segments > 0) {
-      return null_argument("tile_plan", "segment_lens");
-    }
+    VSA_TRY(check_list("segment_lens", segment_lens, "num_segments", num_segments));
     if (grid == nullptr) return null_argument("tile_plan", "grid");
     if (tile_shape == nullptr) return null_argument("tile_plan", "tile_shape");
     if (plan == nullptr) return null_argument("tile_plan", "plan");
-    return give(TilePlan::packed({segment_lens, static_cast<size_t>(num_segments)}, grid_of(grid),
-                                 tile_shape_of(tile_shape)),
+    const Tiling tiling{.order = static_cast<TokenOrder>(order), .tile = tile_shape_of(tile_shape)};
+    return give(
+        TilePlan::packed({segment_lens, static_cast<size_t>(num_segments)}, grid_of(grid), tiling),
+        plan);
+  });
+}
+
+vsa_status vsa_plan_create_assigned(const int32_t* tokens, int64_t num_tokens,
+                                    const int32_t* tile_len, int64_t num_tiles, int64_t tile_tokens,
+                                    vsa_plan** plan) noexcept {
+  return guarded([&]() -> Status {
+    VSA_TRY(check_list("tokens", tokens, "num_tokens", num_tokens));
+    VSA_TRY(check_list("tile_len", tile_len, "num_tiles", num_tiles));
+    if (plan == nullptr) return null_argument("tile_plan", "plan");
+    return give(TilePlan::assigned({tokens, static_cast<size_t>(num_tokens)},
+                                   {tile_len, static_cast<size_t>(num_tiles)}, tile_tokens),
                 plan);
   });
 }
@@ -120,6 +146,14 @@ vsa_status vsa_plan_create_in_tile_order(const vsa_plan* plan, vsa_plan** tiled)
     if (plan == nullptr) return null_argument("tile_plan", "plan");
     if (tiled == nullptr) return null_argument("tile_plan", "tiled");
     return give(plan->plan.in_tile_order(), tiled);
+  });
+}
+
+vsa_status vsa_plan_create_in_compact_order(const vsa_plan* plan, vsa_plan** compact) noexcept {
+  return guarded([&]() -> Status {
+    if (plan == nullptr) return null_argument("tile_plan", "plan");
+    if (compact == nullptr) return null_argument("tile_plan", "compact");
+    return give(plan->plan.in_compact_order(), compact);
   });
 }
 
@@ -152,6 +186,20 @@ vsa_status vsa_plan_get_tile(const vsa_plan* plan, int64_t tile, const int32_t**
     }
     *tokens = plan->plan.tokens(tile).data();
     *num_tokens = plan->plan.tile_len(tile);
+    return {};
+  });
+}
+
+vsa_status vsa_best_tile(const int64_t grid[3], int64_t max_tokens,
+                         int64_t tile_shape[3]) noexcept {
+  return guarded([&]() -> Status {
+    if (grid == nullptr) return null_argument("best_tile", "grid");
+    if (tile_shape == nullptr) return null_argument("best_tile", "tile_shape");
+    const Result<TileShape> best = best_tile(grid_of(grid), max_tokens);
+    VSA_TRY(best.status());
+    tile_shape[0] = best->f;
+    tile_shape[1] = best->h;
+    tile_shape[2] = best->w;
     return {};
   });
 }

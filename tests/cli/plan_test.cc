@@ -34,6 +34,42 @@ TEST(CliPlan, T02_StandardGridIsNotAligned) {
   EXPECT_EQ(plan({"--grid", "21x45x80", "--topk", "1"})["num_tiles"], 1440);
 }
 
+TEST(CliPlan, TilesAlongACurve) {
+  for (const char* order : {"gilbert", "gilbert-frames"}) {
+    const auto json = plan({"--grid", "21,30,52", "--order", order, "--sparsity", "0.875"});
+    EXPECT_EQ(json["order"], order);
+    EXPECT_EQ(json["num_tiles"], 512);
+    EXPECT_EQ(json["num_partial_tiles"], 1);
+    EXPECT_EQ(json["topk"], 64);
+    EXPECT_EQ(
+        plan({"--grid", "21,30,52", "--order", order, "--tile", "128", "--topk", "1"})["num_tiles"],
+        256);
+  }
+  EXPECT_EQ(plan({"--grid", "21,30,52", "--topk", "1"})["order"], "raster");
+}
+
+TEST(CliPlan, TheTileThatFitsBest) {
+  const auto json = plan({"--grid", "21,30,52", "--tile", "auto", "--topk", "1"});
+  EXPECT_EQ(json["tile_shape"], (std::vector<int>{3, 5, 4}));
+  EXPECT_EQ(json["num_tiles"], 546);
+  EXPECT_EQ(json["padding_tokens"], 0);
+  const auto large = plan({"--grid", "21,30,52", "--tile", "auto:128", "--topk", "1"});
+  EXPECT_LE(large["num_tiles"], 330);
+}
+
+TEST(CliPlan, ATileThatDoesNotFitTheOrderIsAUsageError) {
+  const auto refused = [](std::vector<std::string> args, const std::string& text) {
+    args.insert(args.begin(), {"plan", "--grid", "21,30,52", "--topk", "1"});
+    expect_failure(run_vsa(args), 2, "vsa plan", text);
+  };
+  refused({"--tile", "64"}, "--tile: expected edges F,H,W or auto in raster order, got 64");
+  refused({"--order", "gilbert", "--tile", "4,4,4"},
+          "--tile: expected 64 or 128 (tokens) with --order gilbert, got 4,4,4");
+  refused({"--order", "gilbert", "--tile", "auto"}, "with --order gilbert, got auto");
+  refused({"--order", "gilbert", "--tile", "100"}, "with --order gilbert, got 100");
+  refused({"--order", "hilbert"}, "--order");
+}
+
 TEST(CliPlan, T03_T04_T05_TopkOfSparsity) {
   const auto topk = [](const char* grid, const char* sparsity) {
     return plan({"--grid", grid, "--sparsity", sparsity})["topk"].get<int>();

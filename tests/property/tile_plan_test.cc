@@ -16,11 +16,14 @@ namespace {
 class Tiles : public BackendTest {};
 VSA_FOR_EACH_BACKEND(Tiles);
 
-/// A random grid of up to 9 tokens an axis and a random tile of up to 6.
+/// A random grid of up to 9 tokens an axis, cut into cuboids of up to 6 or along a curve.
 TilePlan random_plan() {
   const auto extent = [](int64_t max) { return *rc::gen::inRange<int64_t>(1, max + 1); };
-  return TilePlan::grid({extent(9), extent(9), extent(9)}, {extent(6), extent(6), extent(6)})
-      .value();
+  const Grid grid{extent(9), extent(9), extent(9)};
+  Tiling tiling{.order = *rc::gen::elementOf(
+                    std::vector<TokenOrder>(kTokenOrders.begin(), kTokenOrders.end()))};
+  if (tiling.order == TokenOrder::kRaster) tiling.tile = {extent(6), extent(6), extent(6)};
+  return TilePlan::grid(grid, tiling).value();
 }
 
 /// The positions of all tiles, in tile order.
@@ -74,6 +77,82 @@ TEST(TilePlanProperty, T02_GridsThatTilesDoNotDivide) {
   const TilePlan large = TilePlan::grid({21, 45, 80}, {4, 4, 4}).value();
   EXPECT_EQ(large.num_tiles(), 1440);
   EXPECT_EQ(large.num_valid_tokens(), 75600);
+}
+
+TEST(TilePlanProperty, TilesAlongACurveAreFullButTheLast) {
+  for (const TokenOrder order : {TokenOrder::kGilbert, TokenOrder::kGilbertFrames}) {
+    const TilePlan wan = TilePlan::grid({21, 30, 52}, {.order = order}).value();
+    const std::map<int32_t, int64_t> want{{64, 511}, {56, 1}};
+    EXPECT_EQ(histogram(wan), want);
+    EXPECT_EQ(wan.tile_len(511), 56);
+    EXPECT_EQ(wan.video_grid().num_tokens(), 0) << "kernels must not take these for cuboids";
+    EXPECT_FALSE(wan.tiles_are_runs());
+    const Tiling wide{.order = order, .tile = {2, 8, 8}};
+    EXPECT_EQ(TilePlan::grid({21, 30, 52}, wide).value().num_tiles(), 256);
+  }
+}
+
+TEST(TilePlanProperty, ACurveStartsBehindThePrefix) {
+  const std::vector<int64_t> segments{77};
+  const Grid grid{5, 6, 7};
+  const TilePlan plan = TilePlan::packed(segments, grid, {.order = TokenOrder::kGilbert}).value();
+  const TilePlan alone = TilePlan::grid(grid, {.order = TokenOrder::kGilbert}).value();
+  ASSERT_EQ(plan.num_prefix_tiles(), 2);
+  ASSERT_EQ(plan.num_tiles(), 2 + alone.num_tiles());
+  for (int64_t t = 0; t < alone.num_tiles(); ++t) {
+    ASSERT_EQ(plan.tile_len(2 + t), alone.tile_len(t));
+    for (size_t slot = 0; slot < alone.tokens(t).size(); ++slot) {
+      EXPECT_EQ(plan.tokens(2 + t)[slot], 77 + alone.tokens(t)[slot]);
+    }
+  }
+}
+
+TEST(TilePlanProperty, CompactOrderHasTheSameTilesWithoutPadding) {
+  const bool held = rc::check([] {
+    const TilePlan plan = random_plan();
+    const TilePlan compact = plan.in_compact_order();
+    RC_ASSERT(compact.tiles_are_runs());
+    RC_ASSERT(compact.seq_len() == plan.num_valid_tokens());
+    RC_ASSERT(compact.num_tiles() == plan.num_tiles());
+    RC_ASSERT(compact.tile_tokens() == plan.tile_tokens());
+    const std::vector<int32_t> all = all_tokens(plan);
+    RC_ASSERT(std::ranges::equal(plan.tokens(), all));
+    for (int64_t t = 0; t < plan.num_tiles(); ++t) {
+      RC_ASSERT(compact.tile_len(t) == plan.tile_len(t));
+      for (size_t slot = 0; slot < plan.tokens(t).size(); ++slot) {
+        RC_ASSERT(all[static_cast<size_t>(compact.tokens(t)[slot])] == plan.tokens(t)[slot]);
+      }
+    }
+  });
+  EXPECT_TRUE(held);
+}
+
+TEST(TilePlanProperty, AnAssignmentOfAPlansTokensIsThatPlan) {
+  const bool held = rc::check([] {
+    const TilePlan plan = random_plan();
+    std::vector<int32_t> lens;
+    for (int64_t t = 0; t < plan.num_tiles(); ++t) lens.push_back(plan.tile_len(t));
+    const TilePlan same = TilePlan::assigned(plan.tokens(), lens, plan.tile_tokens()).value();
+    RC_ASSERT(same.seq_len() == plan.seq_len());
+    RC_ASSERT(same.padded_len() == plan.padded_len());
+    RC_ASSERT(same.tiles_are_runs() == plan.tiles_are_runs());
+    for (int64_t t = 0; t < plan.num_tiles(); ++t) {
+      RC_ASSERT(std::ranges::equal(same.tokens(t), plan.tokens(t)));
+    }
+  });
+  EXPECT_TRUE(held);
+}
+
+TEST(TilePlanProperty, RunsAreTold) {
+  const std::vector<int32_t> lens{2, 2};
+  const auto plan = [&](const std::vector<int32_t>& tokens) {
+    return TilePlan::assigned(tokens, lens, 2).value();
+  };
+  EXPECT_TRUE(plan({2, 3, 0, 1}).tiles_are_runs());
+  EXPECT_FALSE(plan({2, 3, 1, 0}).tiles_are_runs());
+  EXPECT_FALSE(plan({0, 2, 1, 3}).tiles_are_runs());
+  EXPECT_TRUE(TilePlan::grid({2, 2, 8}, {1, 1, 4}).value().tiles_are_runs());
+  EXPECT_FALSE(TilePlan::grid({2, 2, 8}, {1, 2, 4}).value().tiles_are_runs());
 }
 
 TEST(TilePlanProperty, T10_LongVideo) {

@@ -269,9 +269,10 @@ def test_p17_threads_and_more_arguments_than_are_kept(make):
     assert not wrong and kept.currsize <= kept.maxsize == 256
 
 
-@pytest.mark.parametrize("options", ["", "5 6 7", "5 6 7 4 4 4 x none 0.0 1.0 none", "5 6 7 4 4 4 3 none 0.0 1.0 half",
-                                     "5 6 7 4 4 4 3 none 0.0 1.0 none 1.5", "5 6 7 4 4 4 9 none 0.0 1.0 none",
-                                     "99999999999999999999 6 7 4 4 4 3 none 0.0 1.0 none"])
+@pytest.mark.parametrize("options", ["", "5 6 7", "5 6 7 4 4 4 0 x none 0.0 1.0 none",
+                                     "5 6 7 4 4 4 0 3 none 0.0 1.0 half", "5 6 7 4 4 4 0 3 none 0.0 1.0 none 1.5",
+                                     "5 6 7 4 4 4 0 9 none 0.0 1.0 none", "5 6 7 4 4 4 3 3 none 0.0 1.0 none",
+                                     "99999999999999999999 6 7 4 4 4 0 3 none 0.0 1.0 none"])
 def test_p17_texts_that_are_not_the_operators(make, options):
     x = make(1, 210, 2, 16)
     with pytest.raises(ValueError):
@@ -280,7 +281,7 @@ def test_p17_texts_that_are_not_the_operators(make, options):
 
 def test_p17_the_operator_of_the_short_way_has_no_gradient(make):
     x = make(1, 210, 2, 16)
-    arguments = (x, x, x, x, None, "5 6 7 4 4 4 3 none 0.0 1.0 none")
+    arguments = (x, x, x, x, None, "5 6 7 4 4 4 0 3 none 0.0 1.0 none")
     torch.library.opcheck(torch.ops.vsa.inference.default, arguments)
     assert torch._C._dispatch_has_kernel_for_dispatch_key("vsa::inference", "CUDA")
     out = torch.ops.vsa.inference(x.requires_grad_(), *arguments[1:])

@@ -16,7 +16,7 @@ from vsa_torch.attention import (
     video_sparse_attention,
 )
 from vsa_torch import lists
-from vsa_torch.tiling import num_tiles, tile_lengths, topk_from_sparsity
+from vsa_torch.tiling import num_tiles, tile_lengths, tokens_in_order, topk_from_sparsity
 
 __all__ = [
     "block_sparse_attention",
@@ -25,6 +25,7 @@ __all__ = [
     "num_tiles",
     "tile",
     "tile_lengths",
+    "tokens_in_order",
     "topk_from_sparsity",
     "untile",
     "video_sparse_attention",

@@ -30,13 +30,13 @@ def serves(query, key, value, gate_coarse, gate_fine):
             and not torch.is_autocast_enabled("cuda" if query.is_cuda else "cpu"))
 
 
-def are_plain(grid, tile_shape, prefix, topk, sparsity, scale, coarse_rounding):
+def are_plain(grid, tile_shape, prefix, topk, sparsity, scale, coarse_rounding, order):
     """Whether these are Python's own numbers. Only their results may be cached: other types may be equal and mean
     something else (True and 1), or change their value (a tensor)."""
     return (type(grid) is type(tile_shape) is tuple and (*map(type, grid + tile_shape),) == _SIX_INTS
             and (prefix is None or (type(prefix) in (tuple, list) and {int}.issuperset(map(type, prefix))))
             and type(topk) in _INT and type(sparsity) in _FLOAT and type(scale) in _FLOAT
-            and type(coarse_rounding) is str)
+            and type(coarse_rounding) is type(order) is str)
 
 
 def call(query, key, value, gate_coarse, gate_fine, options, q_pooled=None, k_pooled=None):

@@ -5,7 +5,7 @@ import math
 import torch
 
 from vsa_torch._library import BACKWARD, IN_PLACE
-from vsa_torch.tiling import count_tiles
+from vsa_torch.tiling import count_tiles, tile_tokens
 
 
 def _tile_dtype(query):
@@ -85,7 +85,7 @@ def _(dout, query, key, value, *_):
 
 @torch.library.register_fake("vsa::tile")
 def _(x, grid, tile_shape, prefix):
-    padded = count_tiles(grid, tile_shape, prefix) * math.prod(tile_shape)
+    padded = count_tiles(grid, tile_shape, prefix) * tile_tokens(tile_shape)
     return x.new_empty((x.shape[0], padded, *x.shape[2:]))
 
 

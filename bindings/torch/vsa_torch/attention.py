@@ -1,7 +1,6 @@
 """The operators as functions: keyword arguments, checks in PyTorch's words, autocast."""
 
 import functools
-import math
 from typing import NamedTuple
 
 import torch
@@ -9,7 +8,7 @@ from torch.autograd import forward_ad
 
 from vsa_torch import _checks, _inference
 from vsa_torch._registration import call
-from vsa_torch.tiling import count_tiles, kept_tiles
+from vsa_torch.tiling import count_tiles, kept_tiles, tile_tokens, tiling_of
 
 _ROUNDINGS = ("none", "bfloat16")
 
@@ -24,7 +23,8 @@ _NO_GRADIENT_ON_CUDA = frozenset(
 
 def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, tile_shape=(4, 4, 4),
                            topk=None, sparsity=None, scale=None, prefix=None, gate_fine=None,
-                           q_tile_len=None, kv_tile_len=None, coarse_rounding="none", return_lse=False):
+                           q_tile_len=None, kv_tile_len=None, coarse_rounding="none", return_lse=False,
+                           order="raster", padded=True):
     """Video Sparse Attention: out = gate_fine * fine + gate_coarse * coarse.
 
     query        [B, S, H, D] float32, bfloat16 or float16, raster order, last axis contiguous. D is a multiple of 8
@@ -47,6 +47,11 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     coarse_rounding
                  "bfloat16" rounds the means, scores and weights of the coarse branch as FastVideo does, for models
                  trained with it; "none" keeps float32
+    order        the order in which the tokens of the grid are cut into tiles. "raster": cuboids of tile_shape.
+                 "gilbert" and "gilbert-frames": runs of prod(tile_shape) tokens, 64 or 128, of a generalised Hilbert
+                 curve through the video or through each frame, so that all tiles but the last are full. Tensors are
+                 in raster order all the same; tokens_in_order says how to bring them into tile order
+    padded       False, with q_tile_len: the tensors have no slots for padding, but tile after tile of q_tile_len tokens
 
     Returns out [B, S, H, D], or with return_lse (out, lse), where lse [B, H, S] float32 is the natural logarithm of the
     softmax denominator and has no gradient. The selection is a constant in backward. Results are deterministic: the
@@ -62,12 +67,13 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
     _checks.flag(operation, "return_lse", return_lse)
     layout = grid, q_tile_len, kv_tile_len, tile_shape, prefix
     gates = gate_coarse, gate_fine
-    rest = topk, sparsity, scale, coarse_rounding
-    if (not return_lse and q_tile_len is None and kv_tile_len is None and _inference.serves(query, key, value, *gates)
-            and _inference.are_plain(grid, tile_shape, prefix, *rest)):
+    rest = topk, sparsity, scale, coarse_rounding, order, padded
+    if (not return_lse and q_tile_len is None and kv_tile_len is None and padded is True
+            and _inference.serves(query, key, value, *gates)
+            and _inference.are_plain(grid, tile_shape, prefix, topk, sparsity, scale, coarse_rounding, order)):
         try:
             numbers = [None if type(gate) is torch.Tensor else gate for gate in gates]
-            options = _options(grid, tile_shape, tuple(prefix) if prefix else None, *numbers, *rest)
+            options = _options(grid, tile_shape, tuple(prefix) if prefix else None, *numbers, *rest[:-1])
             return _inference.call(query, key, value, *gates, options)
         except (ValueError, NotImplementedError, torch.OutOfMemoryError):
             _attention_arguments(query, key, value, gates, layout, rest)  # says it in PyTorch's words
@@ -80,7 +86,7 @@ def video_sparse_attention(query, key, value, gate_coarse=None, *, grid=None, ti
 def attention_of_means(query, key, value, gate_coarse, q_pooled, k_pooled, *, grid, tile_shape, topk):
     """video_sparse_attention of plain tensors without gradients, whose tiles have these means: norm_rope_pool computed
     them. grid and tile_shape are tuples of ints; gate_coarse is a tensor or None."""
-    options = _options(grid, tile_shape, None, None, None, topk, None, None, "none")
+    options = _options(grid, tile_shape, None, None, None, topk, None, None, "none", "raster")
     return _inference.call(query, key, value, gate_coarse, None, options, q_pooled, k_pooled)
 
 
@@ -88,8 +94,8 @@ def _attention_arguments(query, key, value, gates, layout, rest):
     """What the operator takes, checked; the last is whether a gradient is asked for."""
     operation = "video_sparse_attention"
     grid, q_tile_len, kv_tile_len, tile_shape, prefix = layout
-    topk, sparsity, scale, coarse_rounding = rest
-    tile_shape = _checks.tile_shape(operation, tile_shape)
+    topk, sparsity, scale, coarse_rounding, order, padded = rest
+    tile_shape = _tiling(operation, tile_shape, order, padded, grid)
     prefix = _checks.prefix_lengths(operation, prefix)
     _either(operation, grid=grid, q_tile_len=q_tile_len)
     if grid is None and prefix:
@@ -112,21 +118,22 @@ def _attention_arguments(query, key, value, gates, layout, rest):
 
 
 @functools.lru_cache(maxsize=256)
-def _options(grid, tile_shape, prefix, gate_coarse, gate_fine, topk, sparsity, scale, coarse_rounding):
+def _options(grid, tile_shape, prefix, gate_coarse, gate_fine, topk, sparsity, scale, coarse_rounding, order):
     """The arguments beside the tensors, checked, as the text that torch.ops.vsa.inference takes."""
     operation = "video_sparse_attention"
-    tile_shape = _checks.tile_shape(operation, tile_shape)
+    tile_shape = tiling_of(operation, tile_shape, order)
     prefix = _checks.prefix_lengths(operation, prefix)
     grid = _checks.extents(operation, "grid", grid)
     weights = _gate(operation, "gate_coarse", gate_coarse, 0.0)[1], _gate(operation, "gate_fine", gate_fine, 1.0)[1]
     topk = _topk(operation, topk, sparsity, count_tiles(grid, tile_shape))
     scale = "none" if scale is None else _scale(operation, scale)
     rounding = _checks.choice(operation, "coarse_rounding", coarse_rounding, _ROUNDINGS)
-    return " ".join(map(str, (*grid, *tile_shape, topk, scale, *weights, rounding, *prefix)))
+    tiling = tile_shape if len(tile_shape) == 4 else (*tile_shape, 0)
+    return " ".join(map(str, (*grid, *tiling, topk, scale, *weights, rounding, *prefix)))
 
 
 def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, sparsity=None,
-                  scale=None, prefix=None, coarse_rounding="none"):
+                  scale=None, prefix=None, coarse_rounding="none", order="raster"):
     """The stages pool, coarse and select. Arguments as for video_sparse_attention.
 
     Returns three tensors:
@@ -139,7 +146,7 @@ def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, s
     Cost: pooling reads the inputs once; then 4 D FLOP and one score in memory for every pair of tiles.
     """
     operation = "coarse_select"
-    tile_shape = _checks.tile_shape(operation, tile_shape)
+    tile_shape = tiling_of(operation, tile_shape, order)
     prefix = _checks.prefix_lengths(operation, prefix)
     side = _side(operation, "q", grid, None, tile_shape, prefix)
     query, key, value = _autocast(query, key, value)
@@ -152,7 +159,7 @@ def coarse_select(query, key, value, *, grid, tile_shape=(4, 4, 4), topk=None, s
 
 def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 4, 4), grid=None,
                            kv_grid=None, q_tile_len=None, kv_tile_len=None, scale=None,
-                           return_lse=False):
+                           return_lse=False, order="raster", padded=True):
     """The fine stage: attention of each query tile to the kv tiles on a list of the caller's.
 
     query           [B, Sq, H, D]
@@ -162,6 +169,7 @@ def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 
     q_tile_len, kv_tile_len
                     instead, if they are in tile order: the number of valid tokens in each tile of prod(tile_shape)
                     slots. kv_tile_len defaults to q_tile_len. Padding is never read
+    order, padded   as for video_sparse_attention
 
     Returns out [B, Sq, H, D], or (out, lse), where lse [B, H, Sq] float32 is the natural logarithm of the softmax
     denominator. A query tile that keeps no tile gives 0 and -inf. Gradients, autocast, dtypes and errors are those of
@@ -171,7 +179,7 @@ def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 
     """
     operation = "block_sparse_attention"
     _checks.flag(operation, "return_lse", return_lse)
-    tile_shape = _checks.tile_shape(operation, tile_shape)
+    tile_shape = _tiling(operation, tile_shape, order, padded, grid)
     _either(operation, grid=grid, q_tile_len=q_tile_len)
     q = kv = _side(operation, "q", grid, q_tile_len, tile_shape)
     if kv_grid is not None or kv_tile_len is not None:
@@ -187,24 +195,24 @@ def block_sparse_attention(query, key, value, lut, lut_count, *, tile_shape=(4, 
     return (out, lse) if return_lse else out
 
 
-def tile(x, *, grid, tile_shape=(4, 4, 4), prefix=None):
+def tile(x, *, grid, tile_shape=(4, 4, 4), prefix=None, order="raster"):
     """[B, S, H, D] in raster order to [B, N * T, H, D] in tile order: N tiles of T slots, valid tokens first, the
     others 0. Any of the operators' dtypes; has a gradient. Raises ValueError, TypeError."""
-    return _reorder("tile", "x", x, grid, tile_shape, prefix)
+    return _reorder("tile", "x", x, grid, tile_shape, prefix, order)
 
 
-def untile(tiled, *, grid, tile_shape=(4, 4, 4), prefix=None):
+def untile(tiled, *, grid, tile_shape=(4, 4, 4), prefix=None, order="raster"):
     """The inverse of tile, [B, N * T, H, D] to [B, S, H, D]; padding is not read."""
-    return _reorder("untile", "tiled", tiled, grid, tile_shape, prefix)
+    return _reorder("untile", "tiled", tiled, grid, tile_shape, prefix, order)
 
 
-def _reorder(operation, name, x, grid, tile_shape, prefix):
-    tile_shape = _checks.tile_shape(operation, tile_shape)
+def _reorder(operation, name, x, grid, tile_shape, prefix, order):
+    tile_shape = tiling_of(operation, tile_shape, order)
     prefix = _checks.prefix_lengths(operation, prefix)
     side = _side(operation, "q", grid, None, tile_shape, prefix)
     length, said_by = side.sequence
     if operation == "untile":
-        length = count_tiles(side.grid, tile_shape, prefix) * math.prod(tile_shape)
+        length = count_tiles(side.grid, tile_shape, prefix) * tile_tokens(tile_shape)
     _checks.tensors(operation, **{name: x})
     _checks.tokens(operation, name, x)
     _checks.sequence(operation, name, x, length, said_by)
@@ -229,9 +237,22 @@ def _side(operation, name, grid, tile_len, tile_shape, prefix=()):
         if prefix:
             return _Side(grid, None, (f * h * w + sum(prefix), "grid with prefix"))
         return _Side(grid, None, (f * h * w, "grid"))
-    tile_tokens = math.prod(tile_shape)
-    lengths = _checks.tile_lengths(operation, f"{name}_tile_len", tile_len, tile_tokens)
-    return _Side(None, lengths, (len(lengths) * tile_tokens, f"{name}_tile_len"))
+    tokens = tile_tokens(tile_shape)
+    lengths = _checks.tile_lengths(operation, f"{name}_tile_len", tile_len, tokens)
+    length = sum(lengths) if len(tile_shape) == 4 else len(lengths) * tokens
+    return _Side(None, lengths, (length, f"{name}_tile_len"))
+
+
+def _tiling(operation, tile_shape, order, padded, grid):
+    """The tiling of a call whose tensors are in raster order of a grid, or without one in tile order."""
+    _checks.flag(operation, "padded", padded)
+    tiling = tiling_of(operation, tile_shape, order, padded)
+    if grid is not None and not padded:
+        raise ValueError(f"[{operation}] padded: expected True with grid, got False; it is about q_tile_len")
+    if grid is None and order != "raster":
+        raise ValueError(f"[{operation}] order: expected none with q_tile_len, whose tensors are in tile order, got "
+                         f"{order}")
+    return tiling
 
 
 def _either(operation, **pair):

@@ -22,8 +22,8 @@ int64_t count_kept(const ConstLut& lut) {
 CpuSteps::CpuSteps(const CpuModel& model, Grid grid, TilePlan plan)
     : model_(model),
       grid_(grid),
-      plan_(std::move(plan)),
-      rope_(grid, model.config_.head_dim),
+      rows_(std::move(plan)),
+      rope_(grid, model.config_.head_dim, rows_.order),
       act_(model.config_, grid.num_tokens(), model.has_gates_) {}
 
 Status CpuSteps::begin(const float* latents, float timestep) {
@@ -32,8 +32,10 @@ Status CpuSteps::begin(const float* latents, float timestep) {
   modulations_ = model_.modulation_.at(timestep, act_.space);
   act_.space.clear();
   const nn::ReadyLinear embed = model_.patch_embedding_.ready(act_.space);
-  const nn::PatchLayout layout{
-      .channels = config().in_channels, .grid = grid_, .patch = config().patch};
+  const nn::PatchLayout layout{.channels = config().in_channels,
+                               .grid = grid_,
+                               .patch = config().patch,
+                               .order = rows_.order};
   nn::parallel_rows(act_.num_tokens, [&](const nn::RowBlock& rows) {
     float* const patches = act_.of_thread(rows.thread).a.data();
     nn::patchify(layout, latents, rows.begin, rows.end, patches);
@@ -48,9 +50,9 @@ Status CpuSteps::project(int64_t layer) {
 }
 
 Status CpuSteps::attend_self(int64_t layer, int64_t topk, int64_t* kept) {
-  const int64_t num_tiles = plan_.num_tiles();
+  const int64_t num_tiles = plan().num_tiles();
   const int64_t num_heads = config().num_heads;
-  SelfAttention how{.context = model_.context_, .plan = &plan_, .topk = topk, .lut_out = {}};
+  SelfAttention how{.context = model_.context_, .plan = &plan(), .topk = topk, .lut_out = {}};
   LutBuffer lut;  // stays empty for a dense layer, which keeps all tiles
   if (kept != nullptr && topk < num_tiles) {
     lut = LutBuffer({.batch = 1, .num_heads = num_heads, .num_q_tiles = num_tiles, .pitch = topk});
@@ -79,8 +81,10 @@ Status CpuSteps::end(float* velocity) {
   const int64_t width = config().width();
   act_.space.clear();
   const nn::ReadyLinear head = model_.head_.ready(act_.space);
-  const nn::PatchLayout layout{
-      .channels = config().out_channels, .grid = grid_, .patch = config().patch};
+  const nn::PatchLayout layout{.channels = config().out_channels,
+                               .grid = grid_,
+                               .patch = config().patch,
+                               .order = rows_.order};
   nn::parallel_rows(act_.num_tokens, [&](const nn::RowBlock& rows) {
     auto& scratch = act_.of_thread(rows.thread);
     nn::layer_norm({.x = act_.x.data() + rows.begin * width,

@@ -9,6 +9,7 @@
 #include "runtime/dit/cpu/block.h"
 #include "runtime/dit/modulation.h"
 #include "runtime/dit/steps.h"
+#include "runtime/dit/token_rows.h"
 #include "runtime/nn/convert.h"
 #include "runtime/nn/linear.h"
 #include "runtime/nn/rope.h"
@@ -47,7 +48,7 @@ class CpuSteps : public Steps {
   CpuSteps(const CpuModel& model, Grid grid, TilePlan plan);
 
   const WanConfig& config() const override { return model_.config_; }
-  const TilePlan& plan() const override { return plan_; }
+  const TilePlan& plan() const override { return rows_.plan; }
   Status begin(const float* latents, float timestep) override;
   Status project(int64_t layer) override;
   Status attend_self(int64_t layer, int64_t topk, int64_t* kept) override;
@@ -69,7 +70,7 @@ class CpuSteps : public Steps {
 
   const CpuModel& model_;
   Grid grid_;
-  TilePlan plan_;  // of grid_
+  TokenRows rows_;
   nn::Rope rope_;
   Activations act_;
   Modulations modulations_;  // by this timestep

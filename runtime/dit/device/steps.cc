@@ -22,10 +22,6 @@ enum : int64_t { kShift1, kScale1, kGate1, kShift2, kScale2, kGate2, kPerLayer }
 /// that do not come again.
 constexpr size_t kMaxCaptured = 8;
 
-nn::PatchLayout patch_layout(const WanConfig& config, int64_t channels, Grid grid) {
-  return {.channels = channels, .grid = grid, .patch = config.patch};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Steps>> DeviceSteps::make(const DeviceModel& model, Grid grid,
@@ -42,7 +38,7 @@ Result<std::unique_ptr<Steps>> DeviceSteps::make(const DeviceModel& model, Grid 
 DeviceSteps::DeviceSteps(const DeviceModel& model, Grid grid, TilePlan plan, TilePlan run_plan)
     : model_(model),
       grid_(grid),
-      plan_(std::move(plan)),
+      rows_(std::move(plan)),
       run_plan_(std::move(run_plan)),
       num_tokens_(grid.num_tokens()),
       token_(model.memory_->token_dtype()) {}
@@ -51,7 +47,7 @@ Status DeviceSteps::take_memory() {
   const WanConfig& c = config();
   const int64_t row = c.width();
   const int64_t wide = std::max((model_.has_gates_ ? 4 : 3) * row, c.ffn_dim);
-  const int64_t pooled = c.num_heads * plan_.num_tiles() * c.head_dim;
+  const int64_t pooled = c.num_heads * plan().num_tiles() * c.head_dim;
   const auto take = [&](Array& to, DType dtype, int64_t elements) -> Status {
     Result<Array> array = memory().array(elements * size_bytes(dtype));
     VSA_TRY(array.status());
@@ -68,11 +64,15 @@ Status DeviceSteps::take_memory() {
   return take(modulations_, DType::kF32, (c.num_layers * kPerLayer + 2) * row);
 }
 
+nn::PatchLayout DeviceSteps::patch_layout(int64_t channels) const {
+  return {.channels = channels, .grid = grid_, .patch = config().patch, .order = rows_.order};
+}
+
 Status DeviceSteps::bring_angles() {
   const auto size = static_cast<size_t>(num_tokens_ * config().head_dim / 2);
   std::vector<float> cos(size);
   std::vector<float> sin(size);
-  nn::Rope(grid_, config().head_dim).write_tables(cos.data(), sin.data());
+  nn::Rope(grid_, config().head_dim, rows_.order).write_tables(cos.data(), sin.data());
   Result<Array> there = memory().f32(cos);
   VSA_TRY(there.status());
   cos_ = std::move(*there);
@@ -139,7 +139,7 @@ Status DeviceSteps::norm_after(int64_t layer, const Norm& added) {
 
 Status DeviceSteps::begin(const float* latents, float timestep) {
   VSA_TRY(bring_modulations(timestep));
-  const nn::PatchLayout layout = patch_layout(config(), config().in_channels, grid_);
+  const nn::PatchLayout layout = patch_layout(config().in_channels);
   host_rows_.resize(static_cast<size_t>(num_tokens_ * layout.width()));
   nn::parallel_rows(num_tokens_, [&](const nn::RowBlock& block) {
     nn::patchify(layout, latents, block.begin, block.end,
@@ -156,10 +156,10 @@ Status DeviceSteps::project(int64_t layer) {
   VSA_TRY(model_.begin_layer(layer));
   VSA_TRY(weights.qkv_gate.forward(memory(), "qkv_gate", n_.data(), num_tokens_, wide_.data()));
   NormTokens how{.weight = &weights.norm_q, .cos = &cos_, .sin = &sin_, .pooled = &q_pooled_};
-  VSA_TRY(norm_tokens(memory(), config(), plan_, qkv(0), how));
+  VSA_TRY(norm_tokens(memory(), config(), plan(), qkv(0), how));
   how.weight = &weights.norm_k;
   how.pooled = &k_pooled_;
-  return norm_tokens(memory(), config(), plan_, qkv(1), how);
+  return norm_tokens(memory(), config(), plan(), qkv(1), how);
 }
 
 Result<DeviceLut> DeviceSteps::take_lut(const LutDims& dims) const {
@@ -189,7 +189,7 @@ Result<Lut> DeviceSteps::full_lut(int64_t num_kv_tiles) {
 
 Status DeviceSteps::attend_self(int64_t /*layer*/, int64_t topk, int64_t* kept) {
   // Without gates the coarse branch only selects, and a dense layer selects nothing.
-  const bool dense = topk == plan_.num_tiles() && !model_.has_gates_;
+  const bool dense = topk == plan().num_tiles() && !model_.has_gates_;
   return dense ? attend_densely(kept) : attend_sparsely(topk, kept);
 }
 
@@ -206,7 +206,7 @@ Status DeviceSteps::attend(const char* kind, double kept_share, const Args& args
 Status DeviceSteps::attend_densely(int64_t* kept) {
   const Result<Lut> lut = full_lut(run_plan_.num_tiles());
   VSA_TRY(lut.status());
-  if (kept != nullptr) *kept = config().num_heads * plan_.num_tiles() * plan_.num_tiles();
+  if (kept != nullptr) *kept = config().num_heads * plan().num_tiles() * plan().num_tiles();
   const FineArgs args{.q = qkv(0),
                       .k = qkv(1),
                       .v = qkv(2),
@@ -219,25 +219,26 @@ Status DeviceSteps::attend_densely(int64_t* kept) {
 }
 
 Status DeviceSteps::attend_sparsely(int64_t topk, int64_t* kept) {
-  const Dims pooled{
-      .num_heads = config().num_heads, .seq_len = plan_.num_tiles(), .head_dim = config().head_dim};
+  const Dims pooled{.num_heads = config().num_heads,
+                    .seq_len = plan().num_tiles(),
+                    .head_dim = config().head_dim};
   AttentionArgs args;
   args.q = qkv(0);
   args.k = qkv(1);
   args.v = qkv(2);
   args.gate_coarse = model_.has_gates_ ? Gate::tensor(qkv(3)) : Gate::zero();
-  args.q_plan = &plan_;
-  args.kv_plan = &plan_;
+  args.q_plan = &plan();
+  args.kv_plan = &plan();
   args.select.topk = topk;
   args.q_pooled = ConstTensor::bhsd(q_pooled_.data(), DType::kF32, pooled);
   args.k_pooled = ConstTensor::bhsd(k_pooled_.data(), DType::kF32, pooled);
   args.out = tokens(a_);
-  const int64_t rows = config().num_heads * plan_.num_tiles();
+  const int64_t rows = config().num_heads * plan().num_tiles();
   if (kept != nullptr) {
     if (selection_.dims.pitch != topk || selection_.index.empty()) {
       Result<DeviceLut> lut = take_lut({.batch = 1,
                                         .num_heads = config().num_heads,
-                                        .num_q_tiles = plan_.num_tiles(),
+                                        .num_q_tiles = plan().num_tiles(),
                                         .pitch = topk});
       VSA_TRY(lut.status());
       selection_ = std::move(*lut);
@@ -329,7 +330,7 @@ Result<bool> DeviceSteps::finite() {
 }
 
 Status DeviceSteps::end(float* velocity) {
-  const nn::PatchLayout layout = patch_layout(config(), config().out_channels, grid_);
+  const nn::PatchLayout layout = patch_layout(config().out_channels);
   VSA_TRY(model_.head_.forward(memory(), "head", n_.data(), num_tokens_, head_out_.data()));
   host_rows_.resize(static_cast<size_t>(num_tokens_ * layout.width()));
   VSA_TRY(memory().copy_out(host_rows_.data(), head_out_.data(), head_out_.size_bytes()));

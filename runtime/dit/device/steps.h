@@ -22,7 +22,9 @@
 
 #include "runtime/dit/device/model.h"
 #include "runtime/dit/device/tokens.h"
+#include "runtime/dit/token_rows.h"
 #include "runtime/nn/buffer.h"
+#include "runtime/nn/patch.h"
 #include "vsa/device_stream.h"
 #include "vsa/lut.h"
 
@@ -51,7 +53,7 @@ class DeviceSteps : public Steps {
   static Result<std::unique_ptr<Steps>> make(const DeviceModel& model, Grid grid, TilePlan plan);
 
   const WanConfig& config() const override { return model_.config_; }
-  const TilePlan& plan() const override { return plan_; }
+  const TilePlan& plan() const override { return rows_.plan; }
   Status begin(const float* latents, float timestep) override;
   Status project(int64_t layer) override;
   Status attend_self(int64_t layer, int64_t topk, int64_t* kept) override;
@@ -91,6 +93,7 @@ class DeviceSteps : public Steps {
   const Layer& layer(int64_t i) const { return model_.layers_[static_cast<size_t>(i)]; }
   /// Vector n of a layer's six, or of the two behind the last layer's, which are the head's.
   const void* modulation(int64_t layer, int64_t n) const;
+  nn::PatchLayout patch_layout(int64_t channels) const;
   /// Of wide, q, k, v and maybe the gate.
   Tensor qkv(int64_t index) const;
   Tensor tokens(const Array& buffer) const;
@@ -101,7 +104,8 @@ class DeviceSteps : public Steps {
 
   const DeviceModel& model_;
   Grid grid_;
-  TilePlan plan_, run_plan_;
+  TokenRows rows_;
+  TilePlan run_plan_;
   int64_t num_tokens_ = 0;
   DType token_;
   Array x_, n_, a_, b_, wide_, patches_, head_out_;

@@ -33,10 +33,16 @@ Result<PlanImage> plan_image(std::string_view operation, const TilePlan& plan) {
   PlanImage image;
   PlanShape& shape = image.shape;
   const Grid grid = plan.video_grid();
-  const bool is_tile_order = grid.num_tokens() == 0;
-  const int64_t num_runs = is_tile_order ? plan.num_tiles() : plan.num_prefix_tiles();
+  const bool has_cuboids = grid.num_tokens() != 0;
+  if (!has_cuboids && !plan.tiles_are_runs()) {
+    return unsupported(fmt::format(
+        "[{}] plan: expected cuboids or tiles of consecutive positions on the cuda backend, got "
+        "tiles along a curve or of any assignment; bring the tokens into tile order",
+        operation));
+  }
+  const int64_t num_runs = has_cuboids ? plan.num_prefix_tiles() : plan.num_tiles();
   shape.tile_tokens = static_cast<int32_t>(plan.tile_tokens());
-  if (is_tile_order) {
+  if (!has_cuboids) {
     shape.blocks_per_tile = (shape.tile_tokens + kBlockTokens - 1) / kBlockTokens;
   } else {
     const TileShape tile = plan.video_tile();
@@ -59,11 +65,13 @@ Result<PlanImage> plan_image(std::string_view operation, const TilePlan& plan) {
   }
   shape.num_tiles = static_cast<int32_t>(plan.num_tiles());
   shape.num_runs = static_cast<int32_t>(num_runs);
-  shape.runs_are_padded = is_tile_order ? 1 : 0;
+  shape.runs_are_padded = plan.seq_len() > plan.num_valid_tokens() ? 1 : 0;
   shape.run_rows = (shape.tile_tokens + shape.blocks_per_tile - 1) / shape.blocks_per_tile;
   for (int64_t t = 0; t < num_runs; ++t) {
-    const int32_t first =
-        is_tile_order ? static_cast<int32_t>(t) * shape.tile_tokens : plan.tokens(t).front();
+    // An empty tile has no first token, but in tile order it has padding that is written.
+    const int32_t first = shape.runs_are_padded != 0 ? static_cast<int32_t>(t) * shape.tile_tokens
+                          : plan.tile_len(t) > 0     ? plan.tokens(t).front()
+                                                     : 0;
     image.runs.push_back({.first = first, .len = plan.tile_len(t)});
   }
   return image;

@@ -49,6 +49,38 @@ TEST(TilePlan, BadTileLengths) {
   }
 }
 
+Result<TilePlan> assigned(const std::vector<int32_t>& tokens, const std::vector<int32_t>& lens,
+                          int64_t tile_tokens = 4) {
+  return TilePlan::assigned(tokens, lens, tile_tokens);
+}
+
+TEST(TilePlan, BadAssignments) {
+  expect_refused(assigned({0, 1, 2}, {}), "tile_len: expected at least 1");
+  expect_refused(assigned({0, 1, 2}, {2, 2}), "tile_len: expected lengths that sum up to 3");
+  expect_refused(assigned({0, 1, 2}, {2}), "tile_len: expected lengths that sum up to 3");
+  expect_refused(assigned({0, 1, 2, 3, 4}, {5}), "tile_len[0]: expected 0 to 4");
+  expect_refused(assigned({0, 1, 2}, {4, -1}), "tile_len[1]: expected 0 to 4");
+  expect_refused(assigned({0, 1, 3}, {2, 1}), "tokens[2]: expected each position of 0 to 2 once");
+  expect_refused(assigned({0, -1, 2}, {2, 1}), "tokens[1]: expected each position of 0 to 2 once");
+  expect_refused(assigned({1, 1, 0}, {2, 1}), "tokens[1]: expected each position of 0 to 2 once");
+  for (const int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{257}, kMax}) {
+    expect_refused(assigned({0}, {1}, bad), "tile_tokens: expected");
+  }
+  EXPECT_TRUE(assigned({}, {0, 0}).ok()) << "no token at all";
+}
+
+TEST(TilePlan, BadCurves) {
+  for (const TokenOrder order : {TokenOrder::kGilbert, TokenOrder::kGilbertFrames}) {
+    expect_refused(TilePlan::grid({0, 4, 4}, {.order = order}), "grid: expected");
+    expect_refused(TilePlan::grid({4, 4, 4}, {.order = order, .tile = {3, 5, 4}}),
+                   "tile_shape: expected 64 or 128 tokens a tile in the order gilbert");
+    expect_refused(TilePlan::grid({4, 4, 4}, {.order = order, .tile = {0, 5, 4}}),
+                   "tile_shape: expected three edges");
+  }
+  expect_refused(TilePlan::grid({4, 4, 4}, {.order = static_cast<TokenOrder>(9)}),
+                 "order: expected 0 to 2, got 9");
+}
+
 TEST(TilePlan, BadSegments) {
   const std::vector<int64_t> negative{3, -1}, huge{kMax};
   expect_refused(TilePlan::packed(negative, {2, 2, 2}, {2, 2, 2}), "segment_lens: expected");

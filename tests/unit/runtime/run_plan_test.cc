@@ -68,6 +68,63 @@ TEST_F(Pipeline, BadOptionsAreNamed) {
   refused([](auto& o) { o.model = "/nowhere"; }, "/nowhere", StatusCode::kIoError);
 }
 
+TEST_F(Pipeline, TilesOfACurveAndTheBestCuboid) {
+  test::TinyModel model;
+  model.transformer_metadata.erase("vsa.tile");
+  model.index["vsa"].erase("tile");
+  write(model);
+  GenerateOptions ordered = options();
+  ordered.order = TokenOrder::kGilbertFrames;
+  run(ordered);
+  EXPECT_EQ(report_.order, "gilbert-frames");
+  EXPECT_EQ(report_.tile_shape, (std::vector<int64_t>{1, 1, 64}));
+  const int64_t tokens = report_.grid_tokens[0] * report_.grid_tokens[1] * report_.grid_tokens[2];
+  EXPECT_EQ(report_.num_tiles, (tokens + 63) / 64);
+
+  GenerateOptions best = options();
+  best.best_tile_of = 64;
+  run(best);
+  EXPECT_EQ(report_.order, "raster");
+  const TileShape tile =
+      best_tile({report_.grid_tokens[0], report_.grid_tokens[1], report_.grid_tokens[2]}, 64)
+          .value();
+  EXPECT_EQ(report_.tile_shape, (std::vector<int64_t>{tile.f, tile.h, tile.w}));
+}
+
+TEST_F(Pipeline, TilesThatDoNotFitTheOrderOrTheTrainedModel) {
+  test::TinyModel model;
+  model.transformer_metadata.erase("vsa.tile");
+  model.index["vsa"].erase("tile");
+  write(model);
+  GenerateOptions bad = options();
+  bad.order = TokenOrder::kGilbert;
+  bad.tile = {3, 5, 4};
+  expect_refused(bad, StatusCode::kInvalidArgument, "tile_shape: expected 64 or 128 tokens a tile");
+  bad.tile.reset();
+  bad.best_tile_of = 64;
+  expect_refused(bad, StatusCode::kInvalidArgument, "tile: expected no best tile beside a curve");
+  bad.order = TokenOrder::kRaster;
+  bad.tile = {4, 4, 4};
+  expect_refused(bad, StatusCode::kInvalidArgument,
+                 "tile: expected no best tile beside given edges");
+  bad.tile.reset();
+  bad.best_tile_of = 0;
+  expect_refused(bad, StatusCode::kInvalidArgument, "[best_tile] max_tokens: expected 1 to 256");
+
+  model.index["vsa"]["tile"] = {2, 4, 4};
+  write(model);
+  bad.best_tile_of = 64;
+  expect_refused(bad, StatusCode::kInvalidArgument,
+                 "[generate] tile: expected 2x4x4, which the model was trained with, or other "
+                 "edges, got auto");
+  GenerateOptions ordered = options();
+  ordered.order = TokenOrder::kGilbert;
+  run(ordered);
+  EXPECT_THAT(report_.warnings,
+              testing::Contains("order: the model was trained with tiles of 2x4x4, this run uses "
+                                "the order gilbert"));
+}
+
 TEST_F(Pipeline, R21_UnwritableLatentsAreFoundBeforeTheRun) {
   write(test::TinyModel());
   GenerateOptions bad = options();

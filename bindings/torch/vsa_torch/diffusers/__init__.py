@@ -22,7 +22,7 @@ _origin.remember()
 
 
 def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_steps=0, dense_layers=(),
-               schedule=None, gates="auto", fused=True):
+               schedule=None, gates="auto", fused=True, order="raster"):
     """Makes the self-attention of a Wan transformer, or of all transformers of a pipeline, sparse.
 
     Give one of sparsity, topk and schedule.
@@ -46,6 +46,9 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
                   (torch.ops.vsa.norm_rope_pool and residual_norm) where the blocks are as diffusers made them. False:
                   by diffusers' own operations in all calls
 
+    order         the order in which tokens are cut into tiles, as for video_sparse_attention. With "gilbert" and
+                  "gilbert-frames" the model computes its tokens in this order, from the patch embedding to its output
+
     With gates out = fine + gate * coarse, in dense layers and steps, too, because the model was trained with this sum.
     Without gates the coarse branch only selects tiles, and dense layers and steps run the model's own attention.
 
@@ -62,17 +65,18 @@ def enable_vsa(model, *, sparsity=None, topk=None, tile_shape=(4, 4, 4), dense_s
     Raises ValueError and TypeError, whose messages name the argument, and NotImplementedError for other models.
     """
     found = _model.transformers(model)
-    settings = _plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, fused,
+    settings = _plan(tile_shape, order, sparsity, topk, schedule, dense_steps, dense_layers, fused,
                      min(len(transformer.blocks) for transformer, _ in found))
     # Everything is read and checked before any model is changed.
-    changes = [_gates.change(gates, transformer, wrappers, settings.tile_shape) for transformer, wrappers in found]
+    changes = [_gates.change(gates, transformer, wrappers, settings.tile_shape, settings.order)
+               for transformer, wrappers in found]
     report = VsaReport(num_gates=sum(change.num_gates for change in changes))
     state = _call.State(settings, report, Steps())
     processors = [[VsaWanProcessor(_dense(block), layer, settings, report)
                    for layer, block in enumerate(transformer.blocks)] for transformer, _ in found]
     for (transformer, _), change, new in zip(found, changes, processors):
         _remove(transformer)
-        change.apply(transformer, settings.tile_shape)
+        change.apply(transformer, settings.tile_shape if settings.order == "raster" else None)
         for block, processor in zip(transformer.blocks, new):
             block.attn1.set_processor(processor)
             if fused:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from vsa_torch.diffusers import _block, _passes
+from vsa_torch.diffusers import _block, _order, _passes
 from vsa_torch.diffusers._plan import Plan
 from vsa_torch.diffusers._processor import VsaWanProcessor
 from vsa_torch.diffusers._report import VsaReport
@@ -31,6 +31,7 @@ class Facts(NamedTuple):
     kept: int  # tiles, in layers that are not dense
     tiles: int  # in all
     tile_shape: tuple  # edges of a tile in tokens
+    order: str  # of the model's tokens
     dense_layers: tuple  # layers that keep all tiles, ascending
 
 
@@ -60,7 +61,8 @@ def install(transformer, state):
     """Adds the hooks that make the facts of every call."""
     transformer._vsa = transformer.rope._vsa = state
     transformer._vsa_hooks = (transformer.register_forward_pre_hook(_before_transformer, with_kwargs=True),
-                              transformer.rope.register_forward_hook(_after_rope))
+                              transformer.rope.register_forward_hook(_after_rope),
+                              *_order.install(transformer, state.plan.tile_shape, state.plan.order))
     # Learns the step from the pipeline. Set on the instance, so that other models keep their own method.
     transformer.cache_context = functools.partial(_cache_context, transformer)
 
@@ -94,7 +96,7 @@ def _before_transformer(transformer, args, kwargs):
 def _after_rope(rope, args, rotary_emb):
     state, said = rope._vsa, _said_to(rope._vsa)
     grid = tuple([int(extent) // edge for extent, edge in zip(args[0].shape[2:], rope.patch_size)])
-    tiles = num_tiles(grid, state.plan.tile_shape)
+    tiles = num_tiles(grid, state.plan.tile_shape, order=state.plan.order)
     compiling = torch.compiler.is_compiling()
     place = None
     if not compiling:
@@ -108,7 +110,10 @@ def _after_rope(rope, args, rotary_emb):
         sparsity = state.plan.sparsity(place.step if state.plan.needs_step else 0)
     call = 0 if compiling else state.report.begin(place or Place(None, 0))
     plan = state.plan
-    facts = Facts(call, grid, plan.kept(sparsity, tiles), tiles, plan.tile_shape, plan.dense_layers)
+    if plan.order != "raster":
+        rotary_emb = _order.of_rows(rotary_emb, grid, plan.tile_shape, plan.order)
+    facts = Facts(call, grid, plan.kept(sparsity, tiles), tiles, plan.tile_shape, plan.order,
+                  plan.dense_layers)
     # Made once for all layers. Where there are none, the layers compute as diffusers does.
     tables = _passes.tables(*rotary_emb) if plan.fused and _passes.serve_call(args[0]) else None
     return *rotary_emb, facts, tables

@@ -22,7 +22,8 @@ class Change:
     trained_tile: tuple | None = None  # with which the gates were trained, if that is known
 
     def apply(self, transformer, tile_shape):
-        """`tile_shape` is the one in use, which the config keeps with the gates when the model is saved."""
+        """`tile_shape` is the one in use, which the config keeps with the gates when the model is saved; None where
+        tiles have no shape."""
         for layer, block in enumerate(transformer.blocks):
             attention = block.attn1
             if self.kind == "remove" and attached(attention) is not None:
@@ -34,7 +35,8 @@ class Change:
                     for part, tensor in self.gates.layers[layer].items():
                         getattr(attached(attention), part).copy_(tensor)
         if self.num_gates or transformer.config.get(TILE_KEY):
-            tile = ",".join(map(str, self.trained_tile or tile_shape)) if self.num_gates else None
+            tile = (self.trained_tile or tile_shape) if self.num_gates else None
+            tile = None if tile is None else ",".join(map(str, tile))
             transformer.register_to_config(**{TILE_KEY: tile})
         transformer._vsa_trained_tile = self.trained_tile
 
@@ -44,7 +46,7 @@ def attached(attention):
     return getattr(attention, _NAME, None)
 
 
-def change(source, transformer, wrappers, tile_shape):
+def change(source, transformer, wrappers, tile_shape, order):
     """The Change that enable_vsa's argument gates asks for. Raises ValueError and TypeError, and changes nothing."""
     present = [layer for layer, block in enumerate(transformer.blocks) if attached(block.attn1) is not None]
     if present and len(present) != len(transformer.blocks):
@@ -55,7 +57,7 @@ def change(source, transformer, wrappers, tile_shape):
     automatic = isinstance(source, str) and source == "auto"
     if automatic and present:
         trained = transformer.__dict__.get("_vsa_trained_tile")
-        _check_tile(trained, tile_shape)
+        _check_tile(trained, tile_shape, order)
         return Change("keep", num_gates=len(present), trained_tile=trained)
     if automatic:
         gates = _origin.gates_of(transformer)
@@ -63,7 +65,7 @@ def change(source, transformer, wrappers, tile_shape):
             return Change("remove")
     else:
         gates = _given(source)
-    _check_tile(gates.tile_shape, tile_shape)
+    _check_tile(gates.tile_shape, tile_shape, order)
     _check_layers(gates.layers, transformer)
     if present:
         for layer, block in enumerate(transformer.blocks):
@@ -85,7 +87,10 @@ def _given(source):
     return gates
 
 
-def _check_tile(trained, tile_shape):
+def _check_tile(trained, tile_shape, order):
+    if trained is not None and order != "raster":
+        raise ValueError(f"[enable_vsa] order: expected raster, as the gates were trained or saved with tiles of "
+                         f"{','.join(map(str, trained))}, got {order}; pass them as a state dict to use them all the same")
     if trained not in (None, tile_shape):
         trained, got = (",".join(map(str, shape)) for shape in (trained, tile_shape))
         raise ValueError(f"[enable_vsa] tile_shape: expected {trained}, with which the gates were trained or saved, got "

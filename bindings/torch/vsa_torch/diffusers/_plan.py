@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from vsa_torch import _checks
-from vsa_torch.tiling import topk_from_sparsity
+from vsa_torch.tiling import tiling_of, topk_from_sparsity
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,7 @@ class Plan:
     """The settings of a model. They never change: another call of enable_vsa makes another plan."""
 
     tile_shape: tuple
+    order: str  # in which tokens are cut into tiles
     topk: int | None
     schedule: object  # sparsity by step: a tuple, whose last value holds from there on, or a function; None with topk
     dense_steps: int
@@ -36,7 +37,7 @@ class Plan:
         return min(self.topk, tiles) if sparsity is None else topk_from_sparsity(sparsity, tiles)
 
 
-def plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, fused, num_layers):
+def plan(tile_shape, order, sparsity, topk, schedule, dense_steps, dense_layers, fused, num_layers):
     """The arguments of enable_vsa, checked. Raises ValueError and TypeError."""
     def integer(name, value, least, most, of=""):
         return _checks.integer("enable_vsa", name, value, least, most, of)
@@ -50,7 +51,8 @@ def plan(tile_shape, sparsity, topk, schedule, dense_steps, dense_layers, fused,
         schedule, by_step = functools.partial(_without_step, schedule), False
     _checks.flag("enable_vsa", "fused", fused)
     dense_steps = integer("dense_steps", dense_steps, 0, _checks.MAX_TOKENS)
-    return Plan(tile_shape=_checks.tile_shape("enable_vsa", tile_shape), schedule=schedule,
+    tile_shape = tiling_of("enable_vsa", tile_shape, order)[:3]
+    return Plan(tile_shape=tile_shape, order=order, schedule=schedule,
                 topk=None if topk is None else integer("topk", topk, 1, _checks.MAX_TOKENS),
                 dense_steps=dense_steps, dense_layers=tuple(sorted(set(layers))), needs_step=by_step or dense_steps > 0,
                 fused=fused)

@@ -5,6 +5,7 @@ import torch
 from vsa_torch.attention import attention_of_means, video_sparse_attention
 from vsa_torch.diffusers import _passes
 from vsa_torch.diffusers._report import Stopwatch
+from vsa_torch.tiling import tile_lengths
 
 
 def rotated(x, freqs_cos, freqs_sin):
@@ -78,7 +79,9 @@ class VsaWanProcessor:
             query, key, value = attn.to_q(hidden_states), attn.to_k(hidden_states), attn.to_v(hidden_states)
         # The gate sees what q, k and v see; it has no activation.
         weight = None if gate is None else gate(hidden_states)
-        if tables is not None and _serves(attn, query, key, value, *(() if weight is None else (weight,))):
+        others = (key, value) if weight is None else (key, value, weight)
+        # norm_rope_pool takes the tiles of a grid alone.
+        if tables is not None and facts.order == "raster" and _serves(attn, query, *others):
             out = _fused(attn, linears, (query, key, value, weight), tables, facts)
         else:
             heads = (attn.heads, -1)
@@ -86,7 +89,10 @@ class VsaWanProcessor:
             query, key = rotated(query, *rotary_emb), rotated(key, *rotary_emb)
             value = value.unflatten(2, heads).type_as(query)
             weight = None if weight is None else weight.unflatten(2, heads).type_as(query)
-            out = video_sparse_attention(query, key, value, weight, grid=facts.grid, tile_shape=facts.tile_shape,
+            where = {"grid": facts.grid}
+            if facts.order != "raster":  # the model's tokens are in tile order: see _order
+                where = {"q_tile_len": tile_lengths(facts.grid, facts.tile_shape, order=facts.order), "padded": False}
+            out = video_sparse_attention(query, key, value, weight, **where, tile_shape=facts.tile_shape,
                                          topk=facts.kept)
         out = attn.to_out[0](out.flatten(2, 3).type_as(query))
         return attn.to_out[1](out)

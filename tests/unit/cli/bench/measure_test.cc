@@ -20,7 +20,7 @@ using testing::HasSubstr;
 constexpr const char* kRefusal = "select: topk: expected less on this backend, got more";
 
 struct Bench : testing::Test {
-  BenchCase c{.name = "tiny", .grid = {2, 4, 4}, .tile = {2, 4, 4}, .head_dim = 16};
+  BenchCase c{.name = "tiny", .grid = {2, 4, 4}, .tiling = {.tile = {2, 4, 4}}, .head_dim = 16};
   BenchProblem problem{c};
   Machine machine{.backend = "cpu", .detail = "", .cpu = "", .threads = 1};
   ProgressBar bar;
