@@ -245,7 +245,7 @@ Status DeviceSteps::attend_sparsely(int64_t topk, int64_t* kept) {
     }
     args.lut_out = selection_.view();
   }
-  const double kept_share = static_cast<double>(topk) / static_cast<double>(plan_.num_tiles());
+  const double kept_share = static_cast<double>(topk) / static_cast<double>(plan().num_tiles());
   VSA_TRY(attend("sparse attention", kept_share, args,
                  [&](const Context& context) { return attention_forward(context, args); }));
   if (kept == nullptr) return {};
