@@ -59,6 +59,11 @@ class Memory : public WeightPlace, public std::enable_shared_from_this<Memory> {
     return memory_.copy_out(to, from, size_bytes);
   }
 
+  /// Enqueues setting each of the bytes to `value`.
+  Status fill(void* to, uint8_t value, int64_t size_bytes) const {
+    return memory_.stream().fill(to, value, size_bytes);
+  }
+
   /// Makes one of the library's calls on these arrays. Its workspace is one block that grows,
   /// because calls on one stream do not run at the same time.
   /// @param what  as measure_calls counts it

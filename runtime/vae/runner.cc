@@ -29,6 +29,7 @@ Result<Runner> Runner::make(std::string_view operation, Model& model, const Vide
   Runner runner;
   runner.operation_ = operation;
   runner.network_ = &model.network();
+  runner.enqueues_ = model.enqueues();
   runner.parts_ = cut_into_parts(model.network(), video.height, video.width, video.stripes);
   runner.chunks_done_.resize(runner.parts_.size());
   runner.control_ = std::move(control);
@@ -56,18 +57,23 @@ Status Runner::run(int64_t part, const float* frames, int64_t num_frames, float*
                                                         operation_, layers_done_ + 1, all_layers_));
     }
     VSA_TRY(steps_->run(layer));
-    const Result<bool> finite = steps_->finite();
-    VSA_TRY(finite.status());
-    if (!*finite) {
-      return Status(StatusCode::kInternal,
-                    fmt::format("[{}] {}: expected finite values, got NaN or infinity in chunk {}",
-                                operation_, network_->layer(layer).name, chunks_done));
-    }
+    if (!enqueues_) VSA_TRY(check_finite(layer, chunks_done));
     ++layers_done_;
     if (control_.on_layer) control_.on_layer(layers_done_, all_layers_);
   }
   ++chunks_done;
-  return steps_->end(out);
+  VSA_TRY(steps_->end(out));
+  const int64_t last = layers.first_layer + layers.num_layers() - 1;
+  return enqueues_ ? check_finite(last, chunks_done - 1) : Status();
+}
+
+Status Runner::check_finite(int64_t layer, int64_t chunk) {
+  const Result<bool> finite = steps_->finite();
+  VSA_TRY(finite.status());
+  if (*finite) return {};
+  return {StatusCode::kInternal,
+          fmt::format("[{}] {}{}: expected finite values, got NaN or infinity in chunk {}",
+                      operation_, enqueues_ ? "up to " : "", network_->layer(layer).name, chunk)};
 }
 
 }  // namespace vsa::vae

@@ -17,8 +17,8 @@ namespace vsa::vae {
 /// How a run is stopped, and how it reports its progress.
 struct RunControl {
   const std::atomic<bool>* cancel = nullptr;  ///< looked at before every layer; may be null
-  /// After every layer of a part, with the number that are done and that there will be; may be
-  /// empty. Those of the first chunk take less time than the others.
+  /// After every layer of a part, with the number that are done (or enqueued, on a device) and that
+  /// there will be; may be empty. Those of the first chunk take less time than the others.
   std::function<void(int64_t done, int64_t all)> on_layer;
 };
 
@@ -48,8 +48,12 @@ class Runner {
   void finish(int64_t part) { steps_->finish(part); }
 
  private:
+  /// Ok if the steps say that what they made last is finite.
+  Status check_finite(int64_t layer, int64_t chunk);
+
   std::string_view operation_;
   const Network* network_ = nullptr;
+  bool enqueues_ = false;  // the model
   std::vector<Part> parts_;
   std::vector<int64_t> chunks_done_;  // of each part
   std::unique_ptr<Steps> steps_;

@@ -33,7 +33,8 @@ class Steps {
   /// @param layer  of the network; the part's layers in order
   virtual Status run(int64_t layer) = 0;
 
-  /// Whether all of x is finite after the last run; waits for it.
+  /// Whether all of x is finite after the last run; waits for it. Of a model that enqueues, whether
+  /// all that the last end() gave was finite.
   virtual Result<bool> finite() = 0;
 
   /// The rows that the part's last layer made.
@@ -53,6 +54,9 @@ class Model {
 
   virtual const VaeConfig& config() const = 0;
   virtual const Network& network() const = 0;
+
+  /// Whether steps only enqueue, so that nothing is looked at between them.
+  virtual bool enqueues() const { return false; }
 
   /// Memory for videos of one size.
   /// @param parts       of this network, by cut_into_parts

@@ -13,8 +13,8 @@
 namespace vsa::cpu {
 namespace {
 
-constexpr int64_t kColumns = 64;  // channels of out in a packed block
-constexpr int64_t kPixels = 24;   // of a row, gathered at once
+constexpr int64_t kMostColumns = 64;  // channels of out in a packed block
+constexpr int64_t kPixels = 24;       // of a row, gathered at once
 
 class Convolution {
  public:
@@ -23,23 +23,26 @@ class Convolution {
         width_(args.x.shape[2] / args.height),
         channels_(args.x.shape[3]),
         k_(args.weight.shape[2] * channels_),
-        out_channels_(args.weight.shape[1]) {}
+        out_channels_(args.weight.shape[1]),
+        columns_(std::min(kMostColumns, round_up_lanes(out_channels_))) {}
 
   int64_t k() const { return k_; }
-  int64_t num_blocks() const { return (out_channels_ + kColumns - 1) / kColumns; }
+  /// Of a packed block.
+  int64_t columns() const { return columns_; }
+  int64_t num_blocks() const { return (out_channels_ + columns_ - 1) / columns_; }
   int64_t num_rows() const { return args_.out.shape[1] * args_.height; }
 
   /// packed[block] = the weights of its channels, zeros for those that there are not.
   void pack(int64_t block, const FloatBuffer& rows, float* packed) const {
-    const int64_t first = block * kColumns;
-    const int64_t count = std::min(kColumns, out_channels_ - first);
+    const int64_t first = block * columns_;
+    const int64_t count = std::min(columns_, out_channels_ - first);
     load_rows({.data = at(args_.weight, first * k_),
                .dtype = args_.weight.dtype,
                .stride = k_,
                .count = count},
               k_, rows.data(), k_);
-    std::fill(rows.data() + count * k_, rows.data() + kColumns * k_, 0.0F);
-    pack_transposed(rows.data(), k_, kColumns, k_, packed);
+    std::fill(rows.data() + count * k_, rows.data() + columns_ * k_, 0.0F);
+    pack_transposed(rows.data(), k_, columns_, k_, packed);
   }
 
   /// @param row  of all frames of out
@@ -52,10 +55,10 @@ class Convolution {
         gather(frame, row % args_.height, first + i, seen.data() + i * k_);
       }
       for (int64_t block = 0; block < num_blocks(); ++block) {
-        multiply_packed(seen.data(), count, k_, packed.data() + block * kColumns * k_, kColumns,
+        multiply_packed(seen.data(), count, k_, packed.data() + block * columns_ * k_, columns_,
                         sums.data());
-        const int64_t column = block * kColumns;
-        store_rows(sums.data(), kColumns, std::min(kColumns, out_channels_ - column),
+        const int64_t column = block * columns_;
+        store_rows(sums.data(), columns_, std::min(columns_, out_channels_ - column),
                    {.data = const_cast<void*>(
                         at(args_.out, (row * width_ + first) * out_channels_ + column)),
                     .dtype = args_.out.dtype,
@@ -82,13 +85,17 @@ class Convolution {
       }
       const int64_t f = frame + tap / (edge * edge);
       const int64_t pixel = (f * args_.height + r) * width_ + c;
-      load_rows({.data = at(args_.x, pixel * channels_), .dtype = args_.x.dtype, .count = 1},
-                channels_, to, channels_);
+      const void* const from = at(args_.x, pixel * channels_);
+      if (args_.x.dtype == DType::kF32) {
+        std::copy_n(static_cast<const float*>(from), channels_, to);
+      } else {
+        load_rows({.data = from, .dtype = args_.x.dtype, .count = 1}, channels_, to, channels_);
+      }
     }
   }
 
   const Conv3dArgs& args_;
-  int64_t width_, channels_, k_, out_channels_;
+  int64_t width_, channels_, k_, out_channels_, columns_;
 };
 
 }  // namespace
@@ -96,15 +103,16 @@ class Convolution {
 Status conv3d(const Context& context, const Conv3dArgs& args) {
   const Convolution convolution(args);
   const int64_t k = convolution.k();
-  const FloatBuffer packed(convolution.num_blocks() * kColumns * k);
+  const FloatBuffer packed(convolution.num_blocks() * convolution.columns() * k);
   std::vector<FloatBuffer> seen, sums;
   for (int i = 0; i < num_threads(context); ++i) {
-    seen.emplace_back(std::max(kPixels, kColumns) * k);  // rows to pack, then what pixels see
-    sums.emplace_back(kPixels * kColumns);
+    seen.emplace_back(std::max(kPixels, convolution.columns()) *
+                      k);  // rows to pack, then what pixels see
+    sums.emplace_back(kPixels * convolution.columns());
   }
   parallel_for(context, convolution.num_blocks(), [&](int64_t block, int thread) {
     convolution.pack(block, seen[static_cast<size_t>(thread)],
-                     packed.data() + block * kColumns * k);
+                     packed.data() + block * convolution.columns() * k);
   });
   parallel_for(context, convolution.num_rows(), [&](int64_t row, int thread) {
     convolution.run(row, seen[static_cast<size_t>(thread)], packed,
