@@ -5,7 +5,6 @@
 
 #include <new>
 
-#include "runtime/memory.h"
 #include "runtime/model_folder.h"
 #include "runtime/nn/parallel.h"
 #include "runtime/run_weights.h"
@@ -43,13 +42,12 @@ Result<video::Frames> decode_by_vae(const DecodeOptions& options, const Latents&
                                      options.latents.string()));
   const auto weights = model->open_vae();
   VSA_TRY(weights.status());
-  const auto decoder = load_decoder(*model->vae, *weights);
+  const auto decoder =
+      make_decoder(*model->vae, *weights, latents.shape, options.backend, options.device);
   VSA_TRY(decoder.status());
-  const VaeNeeds needs = vae_memory_needed(*model->vae, latents.shape);
-  VSA_TRY(check_vae_memory(needs));
   auto frames = decode_latents(
-      latents, **decoder,
-      {.split = needs.split,
+      latents, *decoder->model,
+      {.split = decoder->split,
        .cancel = options.cancel,
        .on_layer =
            [&](int64_t done, int64_t all) {

@@ -15,6 +15,8 @@
 #include "runtime/text/umt5_weights.h"
 #include "runtime/vae/cpu/memory.h"
 #include "runtime/vae/decoder.h"
+#include "runtime/vae/device/layers.h"
+#include "runtime/vae/device/memory_needed.h"
 
 namespace vsa::runtime {
 namespace {
@@ -100,6 +102,25 @@ Status check_vae_memory(const VaeNeeds& needs) {
   return check("the VAE", needs.bytes, "; ask for fewer frames or a smaller size");
 }
 
+Result<VaeNeeds> fit_vae(const vae::VaeConfig& config, const std::vector<int64_t>& latents,
+                         const device::Memory& memory) {
+  VSA_TRY(vae::device::check_network(vae::decoder_network(config)));
+  const Result<int64_t> available = memory.available_bytes();
+  VSA_TRY(available.status());
+  const vae::device::LatentSize size{
+      .frames = latents[1], .height = latents[2], .width = latents[3]};
+  const DType token = memory.token_dtype();
+  VaeNeeds needs;
+  // A twentieth is left to the vendor's libraries, which load their kernels as they need them.
+  needs.split = vae::device::choose_split(config, size, *available - *available / 20, token);
+  needs.bytes = vae::device::memory_needed_bytes(config, size, needs.split, token);
+  if (needs.bytes <= *available) return needs;
+  return out_of_memory(fmt::format(
+      "[generate] device memory: expected at least {:.2f} GiB available for the VAE, got {:.2f} "
+      "GiB; ask for fewer frames or a smaller size, or take --backend cpu",
+      gib(needs.bytes), gib(*available)));
+}
+
 Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
                            const dit::WanWeights& transformer, const GenerateOptions& options) {
   const auto memory = device::Memory::of(options.backend, options.device);
@@ -126,9 +147,11 @@ Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
                                                           .offload = options.offload}),
            options.offload ? "ask for fewer frames or a smaller size, or "
                            : "take --offload, ask for fewer frames or a smaller size, or "));
-  return fits(
+  VSA_TRY(fits(
       "text encoder",
-      text::device::memory_needed_bytes(model.text_encoder, token, model.max_sequence_length), "");
+      text::device::memory_needed_bytes(model.text_encoder, token, model.max_sequence_length), ""));
+  if (!model.vae) return {};
+  return fit_vae(*model.vae, latent_shape(plan, model.transformer), **memory).status();
 }
 
 Status check_memory(const RunPlan& plan, const ModelFolder& model,
@@ -139,7 +162,7 @@ Status check_memory(const RunPlan& plan, const ModelFolder& model,
     VSA_TRY(check("the transformer", memory_needed_bytes(plan, model.transformer, transformer),
                   "; ask for fewer frames or a smaller size"));
   }
-  if (!model.vae) return {};
+  if (!model.vae || plan.on_device) return {};
   return check_vae_memory(vae_memory_needed(*model.vae, latent_shape(plan, model.transformer)));
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/device/memory.h"
 #include "runtime/dit/config.h"
 #include "runtime/dit/weights.h"
 #include "runtime/io/checkpoint.h"
@@ -38,13 +39,18 @@ VaeNeeds vae_memory_needed(const vae::VaeConfig& config, const std::vector<int64
 ///         is available (system::available_memory_bytes)
 Status check_memory(const RunPlan& plan, const ModelFolder& model,
                     const io::Checkpoint& transformer, const io::Checkpoint& text_encoder);
-/// The same for the memory of the device that text encoder and transformer run on
-/// (plan.on_device).
+/// The same for the memory of the device that all stages run on (plan.on_device).
 /// @return also errors of device::Memory::of
 Status check_device_memory(const RunPlan& plan, const ModelFolder& model,
                            const dit::WanWeights& transformer, const GenerateOptions& options);
 /// The same for decoding alone.
 Status check_vae_memory(const VaeNeeds& needs);
+/// How a VAE's decoder is run on a device so that it fits into the memory that is available there.
+/// @param latents  [channels, frames, height, width]
+/// @return OutOfMemory, with both numbers | Unsupported (a VAE that does not run on a device) |
+///         DeviceError
+Result<VaeNeeds> fit_vae(const vae::VaeConfig& config, const std::vector<int64_t>& latents,
+                         const device::Memory& memory);
 
 /// The extents of a run's latents: channels, frames, height, width.
 std::vector<int64_t> latent_shape(const RunPlan& plan, const dit::WanConfig& config);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/decode.h"
 #include "runtime/denoise.h"
 #include "runtime/file_hashes.h"
@@ -81,13 +83,16 @@ Result<video::Frames> decode_run(const GenerateOptions& options, const ModelFold
     tell(plan.frames, plan.frames);
     return frames;
   }
-  const auto decoder = load_decoder(*model.vae, *weights.vae_file);
+  const auto decoder =
+      make_decoder(*model.vae, *weights.vae_file, latents.shape, options.backend, options.device);
   VSA_TRY(decoder.status());
-  const VaeNeeds needs = vae_memory_needed(*model.vae, latents.shape);
-  VSA_TRY(check_vae_memory(needs));
   auto frames = decode_latents(
-      latents, **decoder,
-      {.split = needs.split, .cancel = options.cancel, .on_layer = tell, .feed = options.feed});
+      latents, *decoder->model,
+      {.split = decoder->split, .cancel = options.cancel, .on_layer = tell, .feed = options.feed});
+  if (decoder->memory != nullptr) {
+    report.peak_device_bytes =
+        std::max(report.peak_device_bytes, decoder->memory->most_bytes_taken());
+  }
   if (frames.ok()) return frames;
   return explain(frames.status(), *weights.vae_file, "VAE");
 }

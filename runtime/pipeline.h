@@ -141,7 +141,10 @@ struct DecodeOptions {
   /// Where the VAE is, for latents that need one; empty: in the model that the file names.
   std::filesystem::path model{};
   std::filesystem::path vae{};  ///< of PartPaths
-  int num_threads = 0;          ///< 0: system::default_num_threads()
+  /// Where the VAE runs, if the latents need one: on the CPU unless the backend has a device.
+  BackendId backend = BackendId::kCpu;
+  int device = -1;      ///< of the backend, as in GenerateOptions
+  int num_threads = 0;  ///< 0: system::default_num_threads()
   FrameFeed feed{};
   std::function<void(const Progress&)> on_progress{};  ///< may be empty
   const std::atomic<bool>* cancel = nullptr;           ///< may be null

@@ -90,7 +90,7 @@ struct GenerateReport {
 
   double text_ms = 0.0, load_ms = 0.0, denoise_ms = 0.0, decode_ms = 0.0, total_ms = 0.0;
   int64_t peak_memory_bytes = 0;  ///< of the process, from getrusage
-  int64_t peak_device_bytes = 0;  ///< that the transformer took of its device; 0: it has none
+  int64_t peak_device_bytes = 0;  ///< that the transformer or the VAE took of a device; 0: none
   std::string latents_path;       ///< empty if none were saved
   io::WrittenFile latents_file;   ///< the same, for whoever removes it again; not in the JSON
 };

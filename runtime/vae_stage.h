@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
+#include "runtime/device/memory.h"
 #include "runtime/io/checkpoint.h"
 #include "runtime/latents.h"
 #include "runtime/pipeline.h"
@@ -13,6 +15,7 @@
 #include "runtime/vae/split.h"
 #include "runtime/vae/steps.h"
 #include "runtime/video/frames.h"
+#include "vsa/backend.h"
 #include "vsa/status.h"
 
 namespace vsa::runtime {
@@ -30,6 +33,22 @@ struct DecodeControl {
 /// @return errors of vae::find_weights and vae::cpu::make_model
 Result<std::unique_ptr<vae::Model>> load_decoder(const vae::VaeConfig& config,
                                                  const io::Checkpoint& checkpoint);
+
+/// A decoder where it will run, and how it takes the latents so that they fit there.
+struct ReadyDecoder {
+  std::unique_ptr<vae::Model> model;
+  vae::Split split;
+  std::shared_ptr<device::Memory> memory;  ///< of the device; null: it runs on the CPU
+};
+/// @param latents  [channels, frames, height, width]
+/// @param backend  if its tensors are in a device's memory, the decoder runs there, and on the CPU
+///                 otherwise
+/// @param device   as DeviceMemory::of takes it
+/// @return errors of vae::find_weights and of the model; OutOfMemory, with what is needed and what
+///         is there
+Result<ReadyDecoder> make_decoder(const vae::VaeConfig& config, const io::Checkpoint& checkpoint,
+                                  const std::vector<int64_t>& latents, BackendId backend,
+                                  int device);
 
 /// @param latents  of a model with a VAE of that many channels
 /// @return InvalidArgument (other channels) | errors of vae::decode

@@ -23,6 +23,7 @@ struct DecodeCommand {
   std::string latents, model, vae, video, contact_sheet;
   std::optional<double> fps;
   StreamOptions stream;
+  BackendOptions backend;
   int64_t scale = 1;
   bool no_metadata = false;
   bool json = false;
@@ -53,6 +54,11 @@ void run(const DecodeCommand& command) {
   options.latents = command.latents;
   if (!command.model.empty()) options.model = find_model("--model", command.model);
   options.vae = command.vae;
+  const Context context = command.backend.context();
+  command.backend.warn_of_unused_threads();
+  options.backend = context.backend;
+  options.device = command.backend.device.value_or(-1);
+  options.num_threads = context.num_threads;
   options.cancel = interrupt.flag();
   options.on_progress = [&](const runtime::Progress& p) { bar.update("decode", p.done, p.total); };
   Result<runtime::Decoded> result = runtime::decode(options);
@@ -112,6 +118,7 @@ void add_decode(CLI::App& app) {
   add_number(command, "--fps", options->fps, kFpsRange,
              "frames per second that the video plays at; default: as it was generated");
   options->stream.add_to(command);
+  options->backend.add_to(command);
   add_no_metadata_option(command, options->no_metadata);
   add_example(command, "vsa decode circle.latents.safetensors -o circle.mp4");
   add_json_option(command, options->json);

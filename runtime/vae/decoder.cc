@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/nn/buffer.h"
+#include "runtime/nn/parallel.h"
 
 namespace vsa::vae {
 namespace {
@@ -117,7 +118,13 @@ class Decoding {
   Status hand_out(const Chunk& chunk, float* rgb) {
     if (!args_.on_frames) return {};
     const std::span<float> values(rgb, static_cast<size_t>(chunk.num_frames * frame_floats()));
-    for (float& v : values) v = std::clamp(v, -1.0F, 1.0F);
+    const int64_t row = frame_floats() / (args_.height * edge());
+    nn::parallel_rows(std::ssize(values) / row, [&](const nn::RowBlock& rows) {
+      for (float& v : values.subspan(static_cast<size_t>(rows.begin * row),
+                                     static_cast<size_t>(rows.size() * row))) {
+        v = std::clamp(v, -1.0F, 1.0F);
+      }
+    });
     return args_.on_frames({.first = chunk.first_frame,
                             .num_frames = chunk.num_frames,
                             .height = args_.height * edge(),

@@ -86,7 +86,7 @@ TEST_F(DeviceVae, TakesTheMemoryThatWasCounted) {
   const auto model = there();
   int64_t before = 0;
   for (const Split split :
-       {Split{.stripes = 3, .order = Order::kStripes}, Split{.stripes = 3}, Split{.chunk = 2}}) {
+       {Split{.stripes = 3, .order = Order::kStripes}, Split{.chunk = 2}, Split{.stripes = 3}}) {
     decoded(*model, split, 3);
     const int64_t counted = vae::device::memory_needed_bytes(
         small(), {.frames = 3, .height = kHeight, .width = kWidth}, split, DType::kF32);

@@ -51,7 +51,7 @@ Status Work::multiply(const DeviceLinear& weights, const LinearShape& shape, boo
   VSA_TRY(need_x(to, frames));
   if (!only_counts()) {
     const int64_t rows = frames * from.pixels();
-    VSA_TRY(call("linear", vsa::linear,
+    VSA_TRY(call({.kind = "linear"}, vsa::linear,
                  {.x = matrix((of_x ? x_ : t_).data(), token_, rows, shape.in),
                   .weight = matrix(weights.weight.data(), token_, shape.out, shape.in),
                   .bias = matrix(weights.bias.data(), token_, 1, shape.out),
@@ -99,7 +99,7 @@ Status Work::attend_frame(const AttentionWeights& weights, int64_t frame) {
   std::byte* const n = static_cast<std::byte*>(p_.data()) + token_bytes(frame * s * c);
   const auto product = [&](const Tensor& rows, const Tensor& w, const ConstTensor& b,
                            const Tensor& to) {
-    return call("linear", vsa::linear, {.x = rows, .weight = w, .bias = b, .out = to});
+    return call({.kind = "linear"}, vsa::linear, {.x = rows, .weight = w, .bias = b, .out = to});
   };
   VSA_TRY(product(matrix(n, token_, s, c), weight(weights.q), bias_of(weights.q), q));
   VSA_TRY(product(matrix(n, token_, s8, c), weight(weights.k), bias_of(weights.k), k));
@@ -113,7 +113,8 @@ Status Work::attend_frame(const AttentionWeights& weights, int64_t frame) {
     const Tensor of_rows = matrix(scores, DType::kF32, rows, s8);
     const Tensor w = matrix(probabilities, token_, rows, s8);
     VSA_TRY(product(rows_of(q), k, {}, of_rows));
-    VSA_TRY(call("softmax", vsa::softmax, {.x = of_rows, .scale = scale, .columns = s, .out = w}));
+    VSA_TRY(call({.kind = "softmax"}, vsa::softmax,
+                 {.x = of_rows, .scale = scale, .columns = s, .out = w}));
     VSA_TRY(product(w, v_t, bias_of(weights.v), rows_of(out)));
   }
   return product(

@@ -1,10 +1,12 @@
 // The buffers of the decoder on a device and the calls on them. Host-only.
 #include "runtime/vae/device/work.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
-#include "vsa/conv3d.h"
 #include "vsa/upsample.h"
 
 namespace vsa::vae::device {
@@ -81,6 +83,19 @@ Tensor Work::packed(const Array& buffer, int64_t first_frame, int64_t num_frames
       token_, {.num_heads = num_frames, .seq_len = held.pixels(), .head_dim = held.channels});
 }
 
+Status Work::call_conv3d(const Conv3dArgs& args) {
+  const auto elements = [](const ConstTensor& of) {
+    return static_cast<double>(of.num_elements());
+  };
+  const auto taps = static_cast<double>(args.weight.shape[2] * args.weight.shape[3]);
+  const std::string kind = fmt::format("conv3d {} to {}", args.x.shape[3], args.out.shape[3]);
+  return call({.kind = kind.c_str(),
+               .flops = 2.0 * elements(args.out) * taps,
+               .bytes = static_cast<double>(size_bytes(token_)) *
+                        (elements(args.x) + elements(args.weight) + elements(args.out))},
+              vsa::conv3d, args);
+}
+
 Status Work::bring(const float* rows, int64_t num_frames, const Held& what, int64_t frame_stride) {
   frames = num_frames;
   t = what;
@@ -125,7 +140,7 @@ Status Work::pass(const Pass& pass) {
   } else if (pass.to_p) {
     args.out = packed(p_, pass.behind, frames, to);
   }
-  return call("pixel_norm", vsa::pixel_norm, args);
+  return call({.kind = "pixel_norm"}, vsa::pixel_norm, args);
 }
 
 Status Work::convolve(const DeviceConv& weights, const ConvShape& shape, Rows rows,
@@ -139,21 +154,20 @@ Status Work::convolve(const DeviceConv& weights, const ConvShape& shape, Rows ro
   VSA_TRY(need_x(t, frames));
   if (only_counts()) return {};
   const auto copy = [&](const Tensor& from, const Tensor& to) {
-    return call("pixel_norm", vsa::pixel_norm, {.y = from, .out = to});
+    return call({.kind = "pixel_norm"}, vsa::pixel_norm, {.y = from, .out = to});
   };
   const Tensor kept_frames = Tensor::bhsd(
       kept, token_, {.num_heads = behind, .seq_len = in.pixels(), .head_dim = in.channels});
   if (behind > 0) VSA_TRY(copy(kept_frames, packed(p_, 0, behind, in)));
-  VSA_TRY(call("conv3d", vsa::conv3d,
-               {.x = packed(p_, 0, frames + behind, in),
-                .weight = Tensor::bhsd(weights.weight.data(), token_,
-                                       {.num_heads = shape.out,
-                                        .seq_len = shape.frames * shape.edge * shape.edge,
-                                        .head_dim = shape.in}),
-                .height = rows.size(),
-                .kernel_frames = shape.frames,
-                .kernel_edge = shape.edge,
-                .out = packed(t_, 0, frames, t)}));
+  VSA_TRY(call_conv3d({.x = packed(p_, 0, frames + behind, in),
+                       .weight = Tensor::bhsd(weights.weight.data(), token_,
+                                              {.num_heads = shape.out,
+                                               .seq_len = shape.frames * shape.edge * shape.edge,
+                                               .head_dim = shape.in}),
+                       .height = rows.size(),
+                       .kernel_frames = shape.frames,
+                       .kernel_edge = shape.edge,
+                       .out = packed(t_, 0, frames, t)}));
   return behind > 0 ? copy(packed(p_, frames, behind, in), kept_frames) : Status();
 }
 
@@ -174,14 +188,13 @@ Status Work::double_edges(const DeviceConv& weights, const ConvShape& shape, boo
   const int64_t at_once = only_counts() ? frames : p_.size_bytes() / piece;
   for (int64_t f = 0; f < frames && !only_counts(); f += at_once) {
     const int64_t count = std::min(at_once, frames - f);
-    VSA_TRY(call("upsample", vsa::upsample,
+    VSA_TRY(call({.kind = "upsample"}, vsa::upsample,
                  {.x = packed(source, f, count, from),
                   .bias = channel_vector(t_bias, from.channels),
                   .height = from.rows.size(),
                   .frames_each = each,
                   .out = packed(p_, 0, count * each, doubled)}));
-    VSA_TRY(call(
-        "conv3d", vsa::conv3d,
+    VSA_TRY(call_conv3d(
         {.x = packed(p_, 0, count * each, doubled),
          .weight = Tensor::bhsd(
              weights.weight.data(), token_,

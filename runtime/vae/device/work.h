@@ -21,6 +21,7 @@
 
 #include "runtime/device/memory.h"
 #include "runtime/vae/parts.h"
+#include "vsa/conv3d.h"
 #include "vsa/pixel_norm.h"
 
 namespace vsa::vae::device {
@@ -140,12 +141,13 @@ class Work {
   const void* p_data() const { return p_.data(); }
 
  private:
-  /// @param kind  what Memory::measure_calls counts it as
   template <class Args>
-  Status call(const char* kind, Status (*stage)(const Context&, const Args&),
+  Status call(const vsa::device::Call& what, Status (*stage)(const Context&, const Args&),
               const std::type_identity_t<Args>& args) {
-    return memory_->call(kind, [&](const Context& context) { return stage(context, args); });
+    return memory_->call(what, [&](const Context& context) { return stage(context, args); });
   }
+  /// One conv3d, which counts by its channels.
+  Status call_conv3d(const Conv3dArgs& args);
   Status need_x(const Held& held, int64_t num_frames);
   Status need(const Array& buffer, int64_t bytes, int64_t& most);
   Tensor view(const Array& buffer, const Held& held, Rows rows) const;
