@@ -35,6 +35,8 @@ GPU_MUTATIONS = [
     stage("plan: the length of a tile is that of its last block", "len += block.len();", "len = block.len();", "Pool"),
     stage("tile, untile: the first token for all of a tile", "from + (kToTileOrder ? position : slot) * p.from.seq",
           "from + (kToTileOrder ? positions[0] : slot - row) * p.from.seq", "TileAndUntile"),
+    stage("compact: tokens stay where they are", "from + p.tokens[token] * p.from.seq", "from + token * p.from.seq",
+          "Fine"),
     stage("pool: the last token of a half is left out", "active ? len * (group + 1) / kGroups : 0",
           "active ? len * (group + 1) / kGroups - 1 : 0", "Pool"),
     card("norm_rope_pool: the second of a pair turns the other way", "x[2 * j + 1] = a * s[j] + b * c[j];",

@@ -5,6 +5,7 @@
 #include "src/cuda/pool/pool.h"
 #include "src/cuda/select/select.h"
 #include "src/cuda/stages.h"
+#include "src/cuda/tile/compact.h"
 
 namespace vsa::cuda {
 namespace {
@@ -35,7 +36,8 @@ class Forward {
         branches_(args),
         call_("attention_forward", context),
         plans_(call_.operation(), call_.workspace, args.q_plan, args.kv_plan),
-        rules_(call_.workspace, args.select, args.q_plan->num_tiles(), args.kv_plan->num_tiles()) {
+        rules_(call_.workspace, args.select, args.q_plan->num_tiles(), args.kv_plan->num_tiles()),
+        compact_(call_.workspace) {
     const auto& [batch, num_heads, seq_len, head_dim] = args.q.shape;
     const int64_t num_q_tiles = args.q_plan->num_tiles();
     const int64_t num_kv_tiles = args.kv_plan->num_tiles();
@@ -70,6 +72,9 @@ class Forward {
       lut_ = selected_;
     }
     if (branches_.fine) {
+      q_ = compact_.of(args.q, plans_.q());
+      k_ = compact_.of(args.k, plans_.kv());
+      v_ = compact_.of(args.v, plans_.kv());
       fine_ = family_for(args.q.data).fine(call_.workspace, plans_, lut_.dims, head_dim);
     }
     fine_out_ = args.fine_out;
@@ -112,6 +117,7 @@ class Forward {
   }
 
   Status fine(const CallSite& at) const {
+    VSA_TRY(compact_.enqueue(at));
     VSA_TRY(fine_->prepare(at, plans_, lut_));
     FineCombine combine;
     if (branches_.fused) combine.gate_fine = args_.gate_fine.as_constant();
@@ -120,9 +126,9 @@ class Forward {
       combine.gate_coarse = gate_rows(args_.gate_coarse);
     }
     return fine_->launch(at,
-                         {.q = args_.q,
-                          .k = args_.k,
-                          .v = args_.v,
+                         {.q = q_,
+                          .k = k_,
+                          .v = v_,
                           .q_plan = args_.q_plan,
                           .kv_plan = args_.kv_plan,
                           .lut = lut_,
@@ -149,8 +155,10 @@ class Forward {
   Call call_;
   PlanTables plans_;
   SelectRules rules_;
-  PoolParams pool_;    // for the means that the caller does not pass
-  CoarseArgs coarse_;  // the means that the caller passes, and memory for the others
+  CompactCopies compact_;
+  ConstTensor q_, k_, v_;  // as the fine kernel reads them
+  PoolParams pool_;        // for the means that the caller does not pass
+  CoarseArgs coarse_;      // the means that the caller passes, and memory for the others
   float2* stats_ = nullptr;
   ConstTensor coarse_out_;  // passed by the caller or computed
   Lut selected_;

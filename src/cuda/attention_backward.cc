@@ -11,6 +11,7 @@
 #include "src/cuda/family.h"
 #include "src/cuda/pool/pool.h"
 #include "src/cuda/stages.h"
+#include "src/cuda/tile/compact.h"
 
 namespace vsa::cuda {
 namespace {
@@ -37,7 +38,8 @@ class Backward {
       : args_(args),
         branches_(args),
         call_("attention_backward", context),
-        plans_(call_.operation(), call_.workspace, args.q_plan, args.kv_plan) {
+        plans_(call_.operation(), call_.workspace, args.q_plan, args.kv_plan),
+        compact_(call_.workspace) {
     const auto& [batch, num_heads, seq_len, head_dim] = args.q.shape;
     if (branches_.coarse) {
       coarse_.q_pooled = means(args.q, plans_.q(), *args.q_plan, &pool_);
@@ -60,6 +62,10 @@ class Backward {
     if (!branches_.fine) return;
     dfine_out_ = args.dout;
     if (branches_.gated_dout) dfine_out_ = gated_dout_ = call_.workspace.take_like(args.q);
+    q_ = compact_.of(args.q, plans_.q());
+    k_ = compact_.of(args.k, plans_.kv());
+    v_ = compact_.of(args.v, plans_.kv());
+    dfine_out_ = compact_.of(dfine_out_, plans_.q());
     delta_ = call_.workspace.take_f32({batch, num_heads, seq_len, 1});
     fine_ = family_for(args.q.data).fine_backward(call_.workspace, plans_, args.lut.dims);
   }
@@ -109,11 +115,12 @@ class Backward {
   }
 
   Status fine(const CallSite& at) const {
+    VSA_TRY(compact_.enqueue(at));
     VSA_TRY(fine_->prepare(at, args_.lut));
     return fine_->launch(at,
-                         {.q = args_.q,
-                          .k = args_.k,
-                          .v = args_.v,
+                         {.q = q_,
+                          .k = k_,
+                          .v = v_,
                           .dout = dfine_out_,
                           .lse = args_.lse,
                           .delta = floats(delta_),
@@ -139,12 +146,13 @@ class Backward {
   const Branches branches_;
   Call call_;
   PlanTables plans_;
+  CompactCopies compact_;
   PoolParams pool_;
   CoarseBackwardArgs coarse_;  // its gradients are empty if there are none
   Tensor coarse_out_, dcoarse_out_;
   std::optional<CoarseGradients> coarse_gradients_;
   Tensor gated_dout_, delta_;
-  ConstTensor dfine_out_;
+  ConstTensor q_, k_, v_, dfine_out_;  // as the fine kernels read them
   std::unique_ptr<FineBackwardRun> fine_;
 };
 

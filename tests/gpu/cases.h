@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -30,6 +31,16 @@ inline TilePlan row_of_tiles(int64_t num_tiles) { return grid_plan({1, 1, num_ti
 inline TilePlan tiled_plan(std::vector<int32_t> lens, int64_t tile_tokens) {
   return TilePlan::tiled(lens, tile_tokens).value();
 }
+inline TilePlan curve_plan(Grid grid, const Tiling& tiling, std::vector<int64_t> segments = {}) {
+  return TilePlan::packed(segments, grid, tiling).value();
+}
+/// Every `step`-th token and so on around, in tiles of these lengths.
+inline TilePlan scattered_plan(std::vector<int32_t> lens, int32_t step, int64_t tile_tokens) {
+  const auto num_tokens = std::accumulate(lens.begin(), lens.end(), int32_t{0});
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < num_tokens; ++i) tokens.push_back(i * step % num_tokens);
+  return TilePlan::assigned(tokens, lens, tile_tokens).value();
+}
 inline TilePlan packed_plan(std::vector<int64_t> segments, Grid grid, TileShape tile) {
   return TilePlan::packed(segments, grid, tile).value();
 }
@@ -43,7 +54,8 @@ inline void expect_fine(const FineResult& got, const Qkv& in, const ConstLut& lu
 }
 
 /// All kinds of tiles (64, 128, 256 tokens, less, odd numbers), aligned and cut off on every axis,
-/// tile order with tiles of any length, packed prefixes; grouped heads; all memory orders.
+/// tile order with tiles of any length, packed prefixes, curves and any assignment of tokens, with
+/// and without padding; grouped heads; all memory orders.
 inline std::vector<GpuCase> gpu_cases() {
   const TileShape cube{4, 4, 4};
   return {
@@ -122,6 +134,36 @@ inline std::vector<GpuCase> gpu_cases() {
        packed_plan({300}, {4, 9, 8}, {4, 8, 8}),
        packed_plan({10, 257}, {4, 9, 8}, {4, 8, 8}),
        Order::kSliced},
+      {"D128_gilbert",
+       {2, 2, 1, 128},
+       curve_plan({5, 6, 7}, {.order = TokenOrder::kGilbert}),
+       curve_plan({6, 5, 9}, {.order = TokenOrder::kGilbert}),
+       Order::kBshd},
+      {"D64_frames128",
+       {1, 4, 2, 64},
+       curve_plan({5, 9, 7}, {.order = TokenOrder::kGilbertFrames, .tile = {2, 8, 8}}),
+       curve_plan({5, 9, 7}, {.order = TokenOrder::kGilbertFrames, .tile = {2, 8, 8}}),
+       Order::kFused},
+      {"D128_packed_gilbert",
+       {1, 2, 2, 128},
+       curve_plan({5, 6, 7}, {.order = TokenOrder::kGilbert}, {77, 13}),
+       curve_plan({5, 6, 7}, {.order = TokenOrder::kGilbert}, {77, 13}),
+       Order::kSliced},
+      {"D64_scattered",
+       {1, 2, 1, 64},
+       scattered_plan({100, 0, 51, 7, 93}, 7, 100),
+       scattered_plan({64, 1, 128, 33}, 5, 128),
+       Order::kBhsd},
+      {"D128_scattered_on_cuboids",
+       {1, 2, 2, 128},
+       scattered_plan({64, 64, 0, 61}, 11, 64),
+       grid_plan({6, 5, 9}, cube),
+       Order::kBshd},
+      {"D64_compact",
+       {2, 2, 2, 64},
+       grid_plan({5, 6, 7}, cube).in_compact_order(),
+       curve_plan({6, 7, 9}, {.order = TokenOrder::kGilbert}).in_compact_order(),
+       Order::kBshd},
   };
 }
 

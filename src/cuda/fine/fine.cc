@@ -7,6 +7,7 @@
 #include "src/cuda/combine/combine_backward.h"
 #include "src/cuda/family.h"
 #include "src/cuda/stages.h"
+#include "src/cuda/tile/compact.h"
 
 namespace vsa::cuda {
 
@@ -43,9 +44,15 @@ Status fine(const Context& context, const FineArgs& args) {
   const PlanTables plans(call.operation(), call.workspace, args.q_plan, args.kv_plan);
   const auto fine =
       family_for(args.q.data).fine(call.workspace, plans, args.lut.dims, args.q.shape[3]);
+  CompactCopies compact(call.workspace);
+  FineArgs read = args;  // as the kernel reads its tensors
+  read.q = compact.of(args.q, plans.q());
+  read.k = compact.of(args.k, plans.kv());
+  read.v = compact.of(args.v, plans.kv());
   return run(call, plans, args, [&](const CallSite& at) -> Status {
+    VSA_TRY(compact.enqueue(at));
     VSA_TRY(fine->prepare(at, plans, args.lut));
-    return fine->launch(at, args, plans, {});
+    return fine->launch(at, read, plans, {});
   });
 }
 
@@ -55,10 +62,11 @@ Status fine_backward(const Context& context, const FineBackwardArgs& args) {
   const PlanTables plans(call.operation(), call.workspace, args.q_plan, args.kv_plan);
   const auto backward = family_for(args.q.data).fine_backward(call.workspace, plans, args.lut.dims);
   const Tensor delta = call.workspace.take_f32({batch, num_heads, seq_len, 1});
-  const FineBackwardInput input{.q = args.q,
-                                .k = args.k,
-                                .v = args.v,
-                                .dout = args.dout,
+  CompactCopies compact(call.workspace);
+  const FineBackwardInput input{.q = compact.of(args.q, plans.q()),
+                                .k = compact.of(args.k, plans.kv()),
+                                .v = compact.of(args.v, plans.kv()),
+                                .dout = compact.of(args.dout, plans.q()),
                                 .lse = args.lse,
                                 .delta = static_cast<const float*>(delta.data),
                                 .scale = *args.scale,
@@ -73,6 +81,7 @@ Status fine_backward(const Context& context, const FineBackwardArgs& args) {
     CombineBackwardParams params = combine_backward_params(combine, plans.q());
     params.delta = rows_of(delta);
     VSA_TRY(run_combine_backward(at, params, args.q.dtype, batch));
+    VSA_TRY(compact.enqueue(at));
     VSA_TRY(backward->prepare(at, args.lut));
     return backward->launch(at, input, plans);
   });

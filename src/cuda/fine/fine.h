@@ -33,6 +33,7 @@ class FineRun {
   /// The kernel may start before the last kernel of `prepare` has ended (PDL). Everything else that
   /// it reads must have been complete before that kernel started. The bits do not depend on
   /// at.num_sms.
+  /// @param args  q, k and v in compact order where their plan is scattered; out and lse are not
   virtual Status launch(const CallSite& at, const FineArgs& args, const PlanTables& plans,
                         const FineCombine& combine) const = 0;
 };

@@ -6,6 +6,7 @@
 
 namespace vsa::cuda {
 
+/// q, k, v and dout are in compact order where their plan is scattered; the others are not.
 struct FineBackwardInput {
   ConstTensor q;                 // [B, H, Sq, D] bf16 or f16, D 64 or 128
   ConstTensor k, v;              // [B, H_kv, Sk, D], dtype of q

@@ -4,6 +4,11 @@
 // A tile is cut into blocks_per_tile blocks along its slowest axes, so that the concatenation of
 // its blocks is the tile in raster order. A block is either a cuboid of the video grid, cut off
 // where the grid ends, or a run of consecutive positions (prefix segments, tile order).
+//
+// Tiles of any other tokens (a curve through a sequence in raster order) are runs, too: of
+// positions in compact order, where tile follows tile without padding. A table has the position in
+// the sequence for each. What reads whole blocks (TMA) reads a copy in compact order, everything
+// else looks positions up.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +48,7 @@ struct alignas(16) Block {
   VSA_HOST_DEVICE uint32_t kind() const { return bits >> 28; }
 };
 
-/// A tile that is a run of consecutive positions.
+/// A tile that is a run of consecutive positions, of the sequence or of compact order.
 struct Run {
   int32_t first = 0;
   int32_t len = 0;
@@ -63,6 +68,9 @@ struct PlanShape {
   int32_t tiles[3] = {0, 0, 0};       ///< f, h, w in tiles
   int32_t tile_edge[3] = {0, 0, 0};   ///< f, h, w in tokens
   int32_t block_edge[3] = {0, 0, 0};  ///< f, h, w in tokens; divides tile_edge
+  /// The position in the sequence for each position of compact order, in the memory of whoever
+  /// reads it. Null: runs are of positions in the sequence.
+  const int32_t* tokens = nullptr;
 
   VSA_HOST_DEVICE int32_t num_blocks() const { return num_tiles * blocks_per_tile; }
 };
@@ -107,9 +115,13 @@ VSA_HOST_DEVICE Block make_block(const PlanShape& plan, int32_t tile, int32_t s,
   return block;
 }
 
-/// Position on the sequence axis of row r of the block, where r < len (in a run r < rows).
+/// Position on the sequence axis of row r of the block, where r < len (in a run r < rows). For
+/// other rows it is any number.
 VSA_HOST_DEVICE int32_t position_of(const PlanShape& plan, const Block& block, int32_t r) {
-  if (block.kind() == Block::kRun) return block.w + r;
+  if (block.kind() == Block::kRun) {
+    if (plan.tokens == nullptr || r >= block.len()) return block.w + r;
+    return plan.tokens[block.w + r];
+  }
   const int32_t rw = r % block.nw();
   const int32_t rh = r / block.nw() % block.nh();
   const int32_t rf = r / block.nw() / block.nh();

@@ -34,12 +34,8 @@ Result<PlanImage> plan_image(std::string_view operation, const TilePlan& plan) {
   PlanShape& shape = image.shape;
   const Grid grid = plan.video_grid();
   const bool has_cuboids = grid.num_tokens() != 0;
-  if (!has_cuboids && !plan.tiles_are_runs()) {
-    return unsupported(fmt::format(
-        "[{}] plan: expected cuboids or tiles of consecutive positions on the cuda backend, got "
-        "tiles along a curve or of any assignment; bring the tokens into tile order",
-        operation));
-  }
+  const bool is_scattered = !has_cuboids && !plan.tiles_are_runs();
+  if (is_scattered) image.tokens = plan.tokens();
   const int64_t num_runs = has_cuboids ? plan.num_prefix_tiles() : plan.num_tiles();
   shape.tile_tokens = static_cast<int32_t>(plan.tile_tokens());
   if (!has_cuboids) {
@@ -67,12 +63,16 @@ Result<PlanImage> plan_image(std::string_view operation, const TilePlan& plan) {
   shape.num_runs = static_cast<int32_t>(num_runs);
   shape.runs_are_padded = plan.seq_len() > plan.num_valid_tokens() ? 1 : 0;
   shape.run_rows = (shape.tile_tokens + shape.blocks_per_tile - 1) / shape.blocks_per_tile;
+  int32_t slots = 0;  // before the tile, in compact order
   for (int64_t t = 0; t < num_runs; ++t) {
+    const int32_t len = plan.tile_len(t);
     // An empty tile has no first token, but in tile order it has padding that is written.
-    const int32_t first = shape.runs_are_padded != 0 ? static_cast<int32_t>(t) * shape.tile_tokens
-                          : plan.tile_len(t) > 0     ? plan.tokens(t).front()
-                                                     : 0;
-    image.runs.push_back({.first = first, .len = plan.tile_len(t)});
+    const int32_t first = is_scattered                 ? slots
+                          : shape.runs_are_padded != 0 ? static_cast<int32_t>(t) * shape.tile_tokens
+                          : len > 0                    ? plan.tokens(t).front()
+                                                       : 0;
+    image.runs.push_back({.first = first, .len = len});
+    slots += len;
   }
   return image;
 }
@@ -94,6 +94,12 @@ PlanTables::PlanTables(std::string_view operation, Carver& workspace, const Tile
     table.blocks = workspace.take<Block>(table.shape.num_blocks());
     table.tile_len = workspace.take<int32_t>(table.shape.num_tiles);
     runs_[i] = workspace.take<Run>(table.shape.num_runs);
+    const auto num_tokens = static_cast<int64_t>(images_[i].tokens.size());
+    if (num_tokens > 0) {
+      table.is_scattered = true;
+      tokens_[i] = workspace.take<int32_t>(num_tokens);
+      table.shape.tokens = tokens_[i];
+    }
   }
 }
 

@@ -4,7 +4,8 @@
 //   upload_kernel   words in kernel parameters -> global memory; a thread for each word
 //
 // Neither uses shared memory. Of a video the host passes only the shape of its grid, of prefixes
-// and tile order 8 bytes for each run.
+// and tile order 8 bytes for each run. Of tiles that are neither cuboids nor runs it passes 4 bytes
+// for each token: 8 launches of 4096 words for 32760 tokens.
 #include <algorithm>
 #include <cstring>
 
@@ -73,6 +74,8 @@ Status PlanTables::build(const CallSite& at) const {
     most_tiles = std::max<int64_t>(most_tiles, tables_[i].shape.num_tiles);
     VSA_TRY(upload(at, reinterpret_cast<const int32_t*>(images_[i].runs.data()),
                    int64_t{2} * tables_[i].shape.num_runs, reinterpret_cast<int32_t*>(runs_[i])));
+    const std::span<const int32_t> tokens = images_[i].tokens;
+    VSA_TRY(upload(at, tokens.data(), static_cast<int64_t>(tokens.size()), tokens_[i]));
   }
   const int last = num_tables_ - 1;
   return launch(

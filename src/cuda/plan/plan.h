@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,9 @@ namespace vsa::cuda {
 struct PlanImage {
   PlanShape shape;
   std::vector<Run> runs;  // [num_runs]
+  /// Of a plan whose tiles are neither cuboids nor runs: the position for each position of compact
+  /// order; the plan's own memory. Empty: shape.tokens stays null.
+  std::span<const int32_t> tokens{};
 };
 /// @return Unsupported if the plan has 2^28 blocks or more
 Result<PlanImage> plan_image(std::string_view operation, const TilePlan& plan);
@@ -27,6 +31,9 @@ struct PlanTable {
   PlanShape shape;
   Block* blocks = nullptr;      // [num_blocks]
   int32_t* tile_len = nullptr;  // [num_tiles]
+  /// Whether kernels that read whole blocks need a copy of their tensor in compact order. (In a
+  /// query of the workspace there is no table to tell it by.)
+  bool is_scattered = false;
 };
 
 /// The tables of one or two plans in a workspace. If both are the same object, they share one
@@ -51,7 +58,8 @@ class PlanTables {
   int num_tables_ = 0;
   PlanTable tables_[2];
   PlanImage images_[2];
-  Run* runs_[2] = {nullptr, nullptr};  // on the device
+  Run* runs_[2] = {nullptr, nullptr};        // on the device
+  int32_t* tokens_[2] = {nullptr, nullptr};  // on the device
 };
 
 /// Enqueues kernels that write `count` int32 to device memory. The values are kernel parameters, so

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "src/cuda/plan/plan.h"
@@ -33,8 +34,25 @@ std::vector<TilePlan> plans() {
                                 : (t * 37) % (static_cast<int32_t>(tile_tokens) + 1));
     }
     all.push_back(TilePlan::tiled(lens, tile_tokens).value());
+    all.push_back(all.back().in_compact_order());
+    std::vector<int32_t> tokens(static_cast<size_t>(all.back().seq_len()));
+    std::iota(tokens.rbegin(), tokens.rend(), 0);
+    all.push_back(TilePlan::assigned(tokens, lens, tile_tokens).value());
+  }
+  for (const Grid& grid : grids) {
+    all.push_back(TilePlan::grid(grid, {.order = TokenOrder::kGilbert}).value());
+    const Tiling wide{.order = TokenOrder::kGilbertFrames, .tile = {2, 8, 8}};
+    all.push_back(TilePlan::packed(segments, grid, wide).value());
+    all.push_back(all.back().in_compact_order());
   }
   return all;
+}
+
+/// As kernels see it: with its table, here in host memory.
+PlanImage image_of(const TilePlan& plan) {
+  PlanImage image = plan_image("test", plan).value();
+  if (!image.tokens.empty()) image.shape.tokens = image.tokens.data();
+  return image;
 }
 
 Block block_of(const PlanImage& image, int32_t tile, int32_t s) {
@@ -44,7 +62,7 @@ Block block_of(const PlanImage& image, int32_t tile, int32_t s) {
 
 TEST(Block, BlocksOfATileAreItsTokensInOrder) {
   for (const TilePlan& plan : plans()) {
-    const PlanImage image = plan_image("test", plan).value();
+    const PlanImage image = image_of(plan);
     ASSERT_EQ(image.shape.num_tiles, plan.num_tiles());
     for (int32_t tile = 0; tile < image.shape.num_tiles; ++tile) {
       std::vector<int32_t> positions;
@@ -65,7 +83,7 @@ TEST(Block, BlocksOfATileAreItsTokensInOrder) {
 /// In tile order every position is a row of some block, so that padding gets written.
 TEST(Block, RowsOfTileOrderCoverThePadding) {
   for (const TilePlan& plan : plans()) {
-    const PlanImage image = plan_image("test", plan).value();
+    const PlanImage image = image_of(plan);
     if (image.shape.runs_are_padded == 0) continue;
     std::vector<int> seen(static_cast<size_t>(plan.seq_len()), 0);
     for (int32_t tile = 0; tile < image.shape.num_tiles; ++tile) {

@@ -72,6 +72,7 @@ std::vector<Layout> layouts(int64_t s, int64_t d) {
 void expect_loads(const TilePlan& plan, int64_t head_dim) {
   const PlanImage image = plan_image("test", plan).value();
   const int64_t s = plan.seq_len();
+  // The copy of a plan that is neither of cuboids nor of runs is in compact order: row i is i.
   for (const Layout& layout : layouts(s, head_dim)) {
     SCOPED_TRACE(layout.name);
     std::vector<uint16_t> memory(static_cast<size_t>(2 * 9 * s * head_dim));
@@ -134,6 +135,8 @@ TEST(BoxPlan, LoadsEveryBlockOfEveryLayout) {
   expect_loads(TilePlan::packed(segments, {5, 6, 7}, {4, 4, 4}).value(), 64);
   const std::vector<int32_t> lens{64, 1, 0, 37, 63};
   expect_loads(TilePlan::tiled(lens, 64).value(), 128);
+  expect_loads(TilePlan::tiled(lens, 64).value().in_compact_order(), 128);
+  expect_loads(TilePlan::packed(segments, {5, 6, 7}, {.order = TokenOrder::kGilbert}).value(), 64);
 }
 
 /// Layouts that the copy engine cannot read are refused under the names of the call.
