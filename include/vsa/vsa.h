@@ -29,6 +29,7 @@
 #include "vsa/stages.h"
 #include "vsa/status.h"
 #include "vsa/tensor.h"
+#include "vsa/tile_mask.h"
 #include "vsa/tiling.h"
 #include "vsa/upsample.h"
 #include "vsa/vendor_library.h"

@@ -15,13 +15,14 @@ from vsa_torch.attention import (
     untile,
     video_sparse_attention,
 )
-from vsa_torch import lists
+from vsa_torch import lists, masks
 from vsa_torch.tiling import num_tiles, tile_lengths, tokens_in_order, topk_from_sparsity
 
 __all__ = [
     "block_sparse_attention",
     "coarse_select",
     "lists",
+    "masks",
     "num_tiles",
     "tile",
     "tile_lengths",
