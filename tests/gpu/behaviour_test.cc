@@ -130,7 +130,7 @@ TEST(GpuBehaviour, T41_GraphReplayFollowsNewTables) {
 /// OutOfMemory, and a call with a wrong argument does not ask.
 TEST(GpuBehaviour, P17_ACallTakesItsWorkspaceFromASource) {
   VSA_NEEDS_GPU;
-  const TilePlan plan = TilePlan::grid({.f = 4, .h = 8, .w = 8}, {}).value();
+  const TilePlan plan = TilePlan::grid({.f = 4, .h = 8, .w = 8}, TileShape{}).value();
   const DeviceBytes x(int64_t{256} * 64 * 2);
   const DeviceBytes pooled(int64_t{4} * 64 * 4);
   PoolArgs args{.x = Tensor::bshd(x.data(), DType::kBF16, {1, 1, 256, 64}),
