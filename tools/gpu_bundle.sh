@@ -1,8 +1,8 @@
 #!/bin/sh
 # Gathers what a machine with a GPU needs to run tests and bench of the CUDA backend without building:
 # programs, the shared libraries they were linked with, and tools/gpu_run.sh, into <build>/bundle and, compressed to
-# a fifth, <build>/bundle.tar.xz. The build has the targets gpu_tests, vsa_shared, vsa_cli_small, cli_cuda_tests and
-# gpu_runtime_tests.
+# a fifth, <build>/bundle.tar.xz. The build has the targets gpu_tests, vsa_shared, vsa_cli_small, cli_cuda_tests,
+# gpu_runtime_tests and example_generate_video.
 # usage: tools/gpu_bundle.sh [build directory]
 set -eu
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ build=${1:-build}
 bundle=$build/bundle
 rm -rf "$bundle"
 mkdir -p "$bundle/lib"
-programs="tests/gpu_tests tests/gpu_runtime_tests tests/cli_cuda_tests cli/vsa_cli_small"
+programs="tests/gpu_tests tests/gpu_runtime_tests tests/cli_cuda_tests cli/vsa_cli_small examples/example_generate_video"
 cp tools/gpu_run.sh bench/gpu.txt bench/gpu/*.py "$bundle/"
 git describe --always --dirty > "$bundle/COMMIT"
 cp -L "$build/src/libvsa.so" "$bundle/"
