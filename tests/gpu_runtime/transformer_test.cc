@@ -55,7 +55,9 @@ class GpuTransformer : public testing::Test {
     there_ = dit::device::DeviceModel::load(weights_, memory_).value();
   }
 
-  std::vector<float> predict(dit::Model& model, int64_t topk, float timestep = 700.0F) const {
+  /// The velocity of the last of several equal passes over the same steps.
+  std::vector<float> predict(dit::Model& model, int64_t topk, float timestep = 700.0F,
+                             int passes = 1) const {
     const int64_t rows = folder_->max_sequence_length;
     text::TextEmbedding text{.rows = nn::Buffer(rows * folder_->transformer.text_dim),
                              .num_rows = rows,
@@ -69,13 +71,16 @@ class GpuTransformer : public testing::Test {
         9);
     std::vector<float> velocity(latents.size());
     const std::vector<int64_t> kept(static_cast<size_t>(folder_->transformer.num_layers), topk);
-    throw_if_error(dit::forward({.latents = latents.data(),
-                                 .timestep = timestep,
-                                 .text = context.get(),
-                                 .topk = kept,
-                                 .on_layer = {},
-                                 .velocity = velocity.data()},
-                                *steps, {}));
+    for (int pass = 0; pass < passes; ++pass) {
+      std::ranges::fill(velocity, 0.0F);
+      throw_if_error(dit::forward({.latents = latents.data(),
+                                   .timestep = timestep,
+                                   .text = context.get(),
+                                   .topk = kept,
+                                   .on_layer = {},
+                                   .velocity = velocity.data()},
+                                  *steps, {}));
+    }
     return velocity;
   }
 
@@ -102,6 +107,23 @@ TEST_F(GpuTransformer, GivesTheSameBitsTwice) {
   VSA_NEEDS_CARD;
   load();
   EXPECT_EQ(predict(*there_, 4), predict(*there_, 4));
+}
+
+TEST_F(GpuTransformer, OffloadedGivesTheSameBits) {
+  VSA_NEEDS_CARD;
+  load();
+  const auto offloaded = dit::device::DeviceModel::load(weights_, memory_, true).value();
+  const auto want = predict(*there_, 4);
+  EXPECT_EQ(predict(*offloaded, 4), want);
+  EXPECT_EQ(predict(*offloaded, 4, 700.0F, 3), want) << "replayed";
+}
+
+TEST_F(GpuTransformer, ReplayedGivesTheSameBits) {
+  VSA_NEEDS_CARD;
+  load();
+  for (const int64_t topk : {4, 32}) {
+    EXPECT_EQ(predict(*there_, topk, 700.0F, 3), predict(*there_, topk));
+  }
 }
 
 TEST_F(GpuTransformer, TakesTheMemoryThatWasPredicted) {
