@@ -113,6 +113,9 @@ TEST_F(DeviceVae, ASplitIsChosenByTheMemoryThereIs) {
   EXPECT_LT(less.chunk, 4);
   const Split least = chosen(2);
   EXPECT_GT(least.stripes, 1);
+  // Memory for all of 4K, but cuDNN's fast engines count with 32 bits.
+  const vae::device::LatentSize large{.frames = 21, .height = 270, .width = 480};
+  EXPECT_GT(vae::device::choose_split(wan, large, int64_t{1} << 40, DType::kBF16).stripes, 1);
   // Nothing fits into a byte: then the least, which is said elsewhere.
   EXPECT_GT(vae::device::choose_split(wan, size, 1, DType::kBF16).stripes, 1);
 }

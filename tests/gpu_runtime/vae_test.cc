@@ -56,6 +56,8 @@ struct Video {
                                 .width = width,
                                 .split = split,
                                 .on_frames = [&](const vae::FrameChunk& chunk) -> Status {
+                                  if (rgb.empty())
+                                    rgb.reserve(static_cast<size_t>(frames) * 4 * chunk.rgb.size());
                                   rgb.insert(rgb.end(), chunk.rgb.begin(), chunk.rgb.end());
                                   return {};
                                 },

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;  // the largest of a call: linear and conv3d
 constexpr int64_t kMostLatents = 4;                     // of a chunk: more only take more memory
-/// Elements that cuDNN's engines count with 32 bits.
+/// cuDNN's fast engines count elements with 32 bits, so larger tensors get a slow one.
 constexpr int64_t kMostElements = INT32_MAX;
 
 /// A chunk of a part, counted.
@@ -142,7 +142,7 @@ Split choose_split(const VaeConfig& config, const LatentSize& size, int64_t byte
   for (const Order order : {Order::kFrames, Order::kStripes}) {
     for (int64_t stripes = 1; stripes <= size.height; ++stripes) {
       const Split split{.chunk = 1, .stripes = stripes, .order = order};
-      if (fits(split)) return split;
+      if (countable(split) && fits(split)) return split;
     }
   }
   return least;
