@@ -11,6 +11,10 @@ def text(name, old, new, test="Stored/DeviceText.EveryStepIsThatOfTheCpu/*"):
     return broken(f"text: {name}", "runtime/text/device/umt5_steps.cc", old, new, test)
 
 
+def vae(name, file, old, new, test="DeviceVae.GivesTheFramesOfTheCpuForEverySplit"):
+    return broken(f"vae: {name}", f"runtime/vae/device/{file}", old, new, test)
+
+
 DEVICE_MUTATIONS = [
     # --- memory, streams and clock ---
     broken("another device stays current", "src/api/current_device.h",
@@ -43,4 +47,19 @@ DEVICE_MUTATIONS = [
          ".gate_fine = Gate::tensor(ConstTensor::bshd(linear_.data(), token_, dims))"),
     text("the norm after attention is that before it", "return norm({.index = 2 * layer + 1, .add = true});",
          "return norm({.index = 2 * layer, .add = true});"),
+    # --- the VAE's decoder on a device ---
+    vae("a convolution keeps the frames before the last two", "work.cc", "copy(packed(p_, frames, behind, in), kept_frames)",
+        "copy(packed(p_, frames - 1, behind, in), kept_frames)"),
+    vae("the first frame is doubled, too", "layers.cc", "run.layer.temporal && !run.first_chunk", "run.layer.temporal"),
+    vae("a stripe begins without the row that its first one needs", "layers.cc", "std::max(in.begin, out.begin - 1)",
+        "std::max(in.begin, out.begin)"),
+    vae("the residual is not multiplied where channels change", "layers.cc", "work.swap_x_and_t();", ""),
+    vae("the values have no bias", "products.cc", "product(w, v_t, bias_of(weights.v), rows_of(out))",
+        "product(w, v_t, {}, rows_of(out))"),
+    vae("the history of a part is not counted", "memory_needed.cc", "return history.taken_bytes();",
+        "return history.taken_bytes() / 2;", "DeviceVae.TakesTheMemoryThatWasCounted"),
+    vae("elements are not limited", "memory_needed.cc", "size_bytes(token) <= kMostElements", "size_bytes(token) > 0",
+        "DeviceVae.ASplitIsChosenByTheMemoryThereIs"),
+    broken("vae: a NaN is not looked for", "runtime/vae/runner.cc", "return enqueues_ ? check_finite(last, chunks_done - 1) : Status();",
+           "return last < 0 ? check_finite(last, 0) : Status();", "DeviceVae.ANumberThatIsNotFiniteEndsTheDecoding"),
 ]

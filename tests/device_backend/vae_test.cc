@@ -5,13 +5,17 @@
 
 #include <cmath>
 
+#include "runtime/latents.h"
 #include "runtime/vae/cpu/model.h"
 #include "runtime/vae/decoder.h"
 #include "runtime/vae/device/memory_needed.h"
 #include "runtime/vae/device/model.h"
+#include "runtime/vae_stage.h"
 #include "tests/device_backend/device.h"
 #include "tests/runtime_support/arrays.h"
 #include "tests/runtime_support/random_vae.h"
+#include "tests/runtime_support/tiny_model.h"
+#include "tests/unit/runtime/io/files.h"
 
 namespace vsa::test {
 namespace {
@@ -143,6 +147,104 @@ TEST_F(DeviceVae, WhatADeviceDoesNotTakeIsRefusedByName) {
   };
   refused(vae::Half::kDecoder, "decoder.up_blocks.2.upsamplers.0");
   refused(vae::Half::kEncoder, "encoder.conv_in");
+}
+
+/// The decoder's tensors by diffusers' names, random.
+TinyTensors tensors_of(const vae::Network& network) {
+  TinyTensors tensors;
+  const auto add = [&](const std::string& name, std::vector<int64_t> shape, bool is_gamma = false) {
+    int64_t size = 1;
+    for (const int64_t extent : shape) size *= extent;
+    std::vector<float> values = normal_f32(size, tensors.size());
+    const float scale = 1.0F / std::sqrt(static_cast<float>(size / shape.front()));
+    for (float& v : values) v = is_gamma ? 1.0F + 0.2F * v : scale * v;
+    tensors[name] = {.shape = std::move(shape), .values = std::move(values)};
+  };
+  const auto conv = [&](const std::string& name, std::vector<int64_t> shape) {
+    add(name + ".bias", {shape.front()});
+    add(name + ".weight", std::move(shape));
+  };
+  for (const vae::Layer& layer : network.layers) {
+    const auto& [kind, name, in, out, temporal] = layer;
+    using enum vae::LayerKind;
+    if (kind == kPointwise) conv(name, {out, in, 1, 1, 1});
+    if (kind == kConv) conv(name, {out, in, 3, 3, 3});
+    if (kind == kHead) {
+      add(name + ".norm_out.gamma", {in, 1, 1, 1}, true);
+      conv(name + ".conv_out", {out, in, 3, 3, 3});
+    }
+    if (kind == kResidual) {
+      add(name + ".norm1.gamma", {in, 1, 1, 1}, true);
+      conv(name + ".conv1", {out, in, 3, 3, 3});
+      add(name + ".norm2.gamma", {out, 1, 1, 1}, true);
+      conv(name + ".conv2", {out, out, 3, 3, 3});
+      if (in != out) conv(name + ".conv_shortcut", {out, in, 1, 1, 1});
+    }
+    if (kind == kAttention) {
+      add(name + ".norm.gamma", {in, 1, 1}, true);
+      conv(name + ".to_qkv", {3 * in, in, 1, 1});
+      conv(name + ".proj", {in, in, 1, 1});
+    }
+    if (kind == kUpsample) {
+      conv(name + ".resample.1", {out, in, 3, 3});
+      if (temporal) conv(name + ".time_conv", {2 * in, in, 3, 1, 1});
+    }
+  }
+  return tensors;
+}
+
+/// A VAE in a file, decoded by the stage of a run.
+class DeviceVaeStage : public testing::Test {
+ protected:
+  DeviceVaeStage() {
+    write_tensors(folder_ / "vae.safetensors", tensors_of(vae::decoder_network(small())));
+    checkpoint_ = io::Checkpoint::open(folder_ / "vae.safetensors").value();
+    device_.close();
+  }
+  Result<runtime::ReadyDecoder> decoder(BackendId backend) const {
+    return runtime::make_decoder(small(), checkpoint_, kShape, backend, -1);
+  }
+
+  const std::vector<int64_t> kShape{16, 2, kHeight, kWidth};
+  ScratchDirectory folder_;
+  io::Checkpoint checkpoint_;
+  FakeDevice device_;
+};
+
+TEST_F(DeviceVaeStage, TheDecoderRunsWhereTheBackendIs) {
+  runtime::Latents latents;
+  latents.values = nn::Buffer(16 * 2 * kHeight * kWidth);
+  latents.shape = kShape;
+  std::ranges::copy(normal_f32(latents.values.size(), 5), latents.values.data());
+  const auto frames_of = [&](BackendId backend) {
+    const runtime::ReadyDecoder ready = decoder(backend).value();
+    EXPECT_EQ(ready.memory != nullptr, backend == kFake);
+    return runtime::decode_latents(latents, *ready.model,
+                                   {.split = ready.split, .on_layer = {}, .feed = {}})
+        .value()
+        .rgb;
+  };
+  const std::vector<uint8_t> want = frames_of(BackendId::kCpu);
+  EXPECT_EQ(device_.num_calls, 0);
+  const std::vector<uint8_t> got = frames_of(kFake);
+  EXPECT_GT(device_.num_calls, 100);
+  ASSERT_EQ(got.size(), want.size());
+  int largest = 0;  // a value near the border between two bytes may fall to the other side
+  for (size_t i = 0; i < want.size(); ++i) {
+    largest = std::max(largest, std::abs(int{got[i]} - int{want[i]}));
+  }
+  EXPECT_LE(largest, 1);
+}
+
+TEST_F(DeviceVaeStage, TooLittleMemoryIsToldWithTheFigure) {
+  device_.available_bytes = int64_t{16} << 20;
+  const Status status = decoder(kFake).status();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(status.message(),
+              testing::MatchesRegex("\\[generate\\] device memory: expected at least 0.0. GiB "
+                                    "available for the VAE, got 0.02 GiB; ask for fewer frames or "
+                                    "a smaller size, or take --backend cpu"));
+  EXPECT_EQ(device_.num_copies, 0);
 }
 
 }  // namespace
