@@ -91,7 +91,7 @@ void run_case(const BenchCommand& command, const BenchCase& c, const Context& co
 
 /// The cases asked for, in the order of the files.
 std::vector<BenchCase> chosen_cases(const BenchCommand& command) {
-  std::vector<BenchCase> cases = read_bench_cases(command.cases, command.run.tiling.token_order());
+  std::vector<BenchCase> cases = read_bench_cases(command.cases);
   for (const std::string& wanted : command.names) {
     if (std::ranges::find(cases, wanted, &BenchCase::name) == cases.end()) {
       fail_usage(fmt::format("--case: no case {} in {}", wanted, command.cases),
@@ -103,7 +103,10 @@ std::vector<BenchCase> chosen_cases(const BenchCommand& command) {
       return std::ranges::find(command.names, c.name) == command.names.end();
     });
   }
-  for (BenchCase& c : cases) c.in_compact_order = command.in_tile_order;
+  for (BenchCase& c : cases) {
+    c.in_compact_order = command.in_tile_order;
+    set_order(c, command.run.tiling.token_order());
+  }
   if (!command.dtype.empty()) {
     for (BenchCase& c : cases) c.dtype = parse_dtype("--dtype", command.dtype);
   }

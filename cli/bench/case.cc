@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kForm = "name grid tile heads kv_heads head_dim keep dtype";
 
-int64_t keep_of(const std::string& text, int64_t num_tiles) {
+KeepOptions keep_of(const std::string& text) {
   KeepOptions keep;
   if (text.find('.') == std::string::npos) {
     keep.topk =
@@ -29,10 +29,10 @@ int64_t keep_of(const std::string& text, int64_t num_tiles) {
                               .most = 1.0,
                               .description = "a share above 0 and at most 1.0"});
   }
-  return keep.topk_of(num_tiles);
+  return keep;
 }
 
-BenchCase parse_case(const std::vector<std::string>& fields, TokenOrder order) {
+BenchCase parse_case(const std::vector<std::string>& fields) {
   if (fields.size() != 8)
     fail_usage(fmt::format("expected {}, got {} fields", kForm, fields.size()));
   const auto count = [&](size_t i, const char* what) {
@@ -40,18 +40,19 @@ BenchCase parse_case(const std::vector<std::string>& fields, TokenOrder order) {
   };
   BenchCase c{.name = fields[0],
               .grid = parse_grid("grid", fields[1]),
-              .tiling = {.order = order, .tile = parse_tile("tile", fields[2])},
+              .tiling = {.tile = parse_tile("tile", fields[2])},
               .num_heads = count(3, "heads"),
               .num_kv_heads = count(4, "kv_heads"),
               .head_dim = count(5, "head_dim"),
+              .keep = keep_of(fields[6]),
               .topk = 1,
               .dtype = parse_dtype("dtype", fields[7])};
   if (c.num_heads % c.num_kv_heads != 0) fail_usage("kv_heads: expected a divisor of heads");
-  c.topk = keep_of(fields[6], take(TilePlan::grid(c.grid, c.tiling)).num_tiles());
+  c.topk = c.keep.topk_of(take(TilePlan::grid(c.grid, c.tiling)).num_tiles());
   return c;
 }
 
-void read_file(const fs::path& path, TokenOrder order, std::vector<BenchCase>& cases) {
+void read_file(const fs::path& path, std::vector<BenchCase>& cases) {
   std::ifstream file(path);
   if (!file) {
     throw Failure(ExitCode::kInputOutput, fmt::format("--cases {}: cannot be read", path.string()),
@@ -65,7 +66,7 @@ void read_file(const fs::path& path, TokenOrder order, std::vector<BenchCase>& c
     for (std::string word; words >> word;) fields.push_back(word);
     if (fields.empty()) continue;
     try {
-      cases.push_back(parse_case(fields, order));
+      cases.push_back(parse_case(fields));
     } catch (const Failure& e) {
       throw Failure(ExitCode::kInputOutput,
                     fmt::format("{}:{}: {}", path.string(), number, e.what()));
@@ -75,7 +76,7 @@ void read_file(const fs::path& path, TokenOrder order, std::vector<BenchCase>& c
 
 }  // namespace
 
-std::vector<BenchCase> read_bench_cases(const fs::path& path, TokenOrder order) {
+std::vector<BenchCase> read_bench_cases(const fs::path& path) {
   std::vector<fs::path> files;
   std::error_code failed;
   if (fs::is_directory(path, failed)) {
@@ -87,7 +88,7 @@ std::vector<BenchCase> read_bench_cases(const fs::path& path, TokenOrder order) 
     files.push_back(path);
   }
   std::vector<BenchCase> cases;
-  for (const fs::path& file : files) read_file(file, order, cases);
+  for (const fs::path& file : files) read_file(file, cases);
   if (cases.empty()) {
     throw Failure(ExitCode::kInputOutput, fmt::format("--cases {}: holds no case", path.string()));
   }
@@ -98,6 +99,17 @@ std::vector<BenchCase> read_bench_cases(const fs::path& path, TokenOrder order) 
     }
   }
   return cases;
+}
+
+void set_order(BenchCase& c, TokenOrder order) {
+  c.tiling.order = order;
+  const Result<TilePlan> plan = TilePlan::grid(c.grid, c.tiling);
+  if (!plan.ok()) {
+    fail_usage(fmt::format("--order {}: expected cases that it can cut, got {}: {}", name(order),
+                           c.name, plain(plan.status().message())),
+               "--case chooses cases");
+  }
+  c.topk = c.keep.topk_of((*plan).num_tiles());
 }
 
 }  // namespace vsa::cli

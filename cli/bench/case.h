@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/common/command.h"
 #include "vsa/tensor.h"
 #include "vsa/tiling.h"
 
@@ -17,6 +18,7 @@ struct BenchCase {
   Tiling tiling;
   bool in_compact_order = false;  ///< tensors hold tile after tile, without padding
   int64_t num_heads = 1, num_kv_heads = 1, head_dim = 128;
+  KeepOptions keep;  ///< as the file says it
   int64_t topk = 1;  ///< kv tiles that a query tile keeps
   DType dtype = DType::kF32;
 };
@@ -24,9 +26,12 @@ struct BenchCase {
 /// Reads a file, or every .txt file of a folder in the order of their names. A line is
 ///   name grid tile heads kv_heads head_dim keep dtype
 /// where keep is a share with a decimal point or a number of tiles; '#' starts a comment.
-/// @param order  in which all cases are cut into tiles; along a curve these have as many tokens as
-///               the tile of the case
 /// Throws Failure(kInputOutput) naming file, line and field.
-std::vector<BenchCase> read_bench_cases(const std::filesystem::path& path, TokenOrder order);
+std::vector<BenchCase> read_bench_cases(const std::filesystem::path& path);
+
+/// Cuts the video of a case into tiles in that order; along a curve they have as many tokens as the
+/// tile of the case, and as large a share of them is kept. Throws Failure(kUsage) for a tile that a
+/// curve cannot have.
+void set_order(BenchCase& bench_case, TokenOrder order);
 
 }  // namespace vsa::cli

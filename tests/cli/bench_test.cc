@@ -44,6 +44,35 @@ struct CliBench : testing::Test {
   }
 };
 
+TEST_F(CliBench, CasesAlongACurveAndInTileOrder) {
+  write_file(cases,
+             "good 3,5,13 2,4,8 4 2 32 0.5 f32\n"
+             "large 3,5,13 4,8,8 4 2 32 0.5 f32\n");
+  const Args stages = {"--stage", "fine", "--stage", "attention", "--stage", "tile"};
+  const auto lines_of = [&](Args args) {
+    args.insert(args.end(), stages.begin(), stages.end());
+    args.insert(args.end(), {"--case", "good", "--order", "gilbert", "--json"});
+    const RunResult result = bench(args);
+    expect_success(result);
+    std::vector<nlohmann::json> all;
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  };
+  for (const bool in_tile_order : {false, true}) {
+    const auto all = lines_of(in_tile_order ? Args{"--in-tile-order"} : Args{});
+    ASSERT_GE(all.size(), 3U);
+    for (const auto& json : all) {
+      EXPECT_EQ(json["order"], "gilbert");
+      EXPECT_EQ(json["tensors_in_tile_order"], in_tile_order);
+      EXPECT_EQ(json["num_tiles"], 4) << "195 tokens";
+      EXPECT_EQ(json["topk"], 2) << "half of them";
+    }
+  }
+  expect_failure(bench({"--order", "gilbert"}), 2, "vsa bench",
+                 "--order gilbert: expected cases that it can cut, got large: ");
+}
+
 TEST_F(CliBench, JsonLinesOfEveryStageChecked) {
   // Partial tiles, grouped heads, and every dtype of the backend.
   for (const char* dtype : {"f32", "bf16", "f16"}) {

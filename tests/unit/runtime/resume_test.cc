@@ -134,11 +134,28 @@ TEST_F(Resume, AnotherRunIsRefusedBeforeAnythingIsLoaded) {
   refused([](auto& o) { o.topk = 1; }, "[resume] topk: expected 2");
   refused([](auto& o) { o.dense_steps = 1; }, "[resume] dense_steps: expected 0");
   refused([](auto& o) { o.dense_layers = {1}; }, "[resume] dense_layers: expected []");
+  refused([](auto& o) { o.order = TokenOrder::kGilbert; }, "[resume] order: expected \"raster\"");
   refused([](auto& o) { o.shift = 5.0; }, "[resume] shift: expected 8");
   refused(
       [](auto& o) { o.scheduler = sampler::SchedulerKind::kUniPc; },
       "[resume] scheduler: expected \"euler-plain\", as the interrupted run had, got \"unipc\"");
   refused([](auto& o) { o.topk = 2, o.size = {{32, 48}}; }, "[resume] width: expected 32");
+}
+
+TEST_F(Resume, AFileOfBeforeThereWereOrdersIsOfCuboids) {
+  write(test::TinyModel());
+  const std::vector<uint8_t> want = run(four_steps()).rgb;
+  interrupt(four_steps(), 1);
+  Latents begun = load_latents(four_steps().latents).value();
+  nlohmann::json made_by = nlohmann::json::parse(begun.made_by);
+  ASSERT_EQ(made_by.erase("order"), 1);
+  begun.made_by = made_by.dump();
+  GenerateOptions resumed = four_steps();
+  resumed.resume = folder_ / "begun.safetensors";
+  throw_if_error(save_latents(resumed.resume, begun).status());
+  EXPECT_EQ(run(resumed).rgb, want);
+  resumed.order = TokenOrder::kGilbert;
+  EXPECT_THAT(fail(resumed).message(), HasSubstr("[resume] order: expected \"raster\""));
 }
 
 TEST_F(Resume, OtherWeightsAreRefused) {
