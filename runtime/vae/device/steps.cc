@@ -2,9 +2,12 @@
 #include "runtime/vae/device/steps.h"
 
 #include <algorithm>
+#include <atomic>
+#include <span>
 #include <utility>
 
 #include "runtime/nn/elementwise.h"
+#include "runtime/nn/parallel.h"
 #include "runtime/vae/device/memory_needed.h"
 
 namespace vsa::vae::device {
@@ -50,6 +53,16 @@ Status DeviceSteps::run(int64_t layer) {
                            .first_chunk = state.chunks == 1});
 }
 
+Result<float*> DeviceSteps::staging(int64_t floats) {
+  const int64_t bytes = floats * size_bytes(DType::kF32);
+  if (staging_.size_bytes() < bytes) {
+    Result<PinnedMemory> pinned = work_.memory().device().make_pinned(bytes);
+    VSA_TRY(pinned.status());
+    staging_ = std::move(*pinned);
+  }
+  return static_cast<float*>(staging_.data());
+}
+
 Status DeviceSteps::end(float* frames) {
   const Part& part = parts_[part_];
   const LayerShape& shape = part.shapes.back();
@@ -57,14 +70,22 @@ Status DeviceSteps::end(float* frames) {
   VSA_TRY(end_part(work_, model_.network_, part));
   const int64_t row =
       shape.width_out * model_.network_.layer(part.first_layer + part.num_layers() - 1).out;
-  const int64_t floats = shape.out.size() * row;
-  finite_ = true;
-  for (int64_t f = 0; f < num_frames; ++f) {
-    float* const to = frames + (f * shape.height_out + shape.out.begin) * row;
-    VSA_TRY(work_.memory().copy_out(to, static_cast<const float*>(work_.p_data()) + f * floats,
-                                    floats * size_bytes(DType::kF32)));
-    finite_ = finite_ && nn::all_finite({to, static_cast<size_t>(floats)});
-  }
+  const int64_t floats = shape.out.size() * row;  // of a frame
+  const Result<float*> staged = staging(num_frames * floats);
+  VSA_TRY(staged.status());
+  VSA_TRY(work_.memory().copy_out(*staged, work_.p_data(),
+                                  num_frames * floats * size_bytes(DType::kF32)));
+  std::atomic<bool> finite = true;
+  nn::parallel_rows(num_frames * shape.out.size(), [&](const nn::RowBlock& rows) {
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      const int64_t to_row =
+          i / shape.out.size() * shape.height_out + shape.out.begin + i % shape.out.size();
+      const std::span<const float> from(*staged + i * row, static_cast<size_t>(row));
+      std::ranges::copy(from, frames + to_row * row);
+      if (!nn::all_finite(from)) finite = false;
+    }
+  });
+  finite_ = finite;
   return {};
 }
 
