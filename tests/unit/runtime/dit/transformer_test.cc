@@ -29,6 +29,10 @@ class NotedSteps : public Steps {
   Status feed_forward(int64_t layer) override {
     return note(fmt::format("feed_forward {}", layer));
   }
+  Status run_layers(std::span<const int64_t>, const TextContext&,
+                    const std::function<Status()>& enqueue) override {
+    return enqueue();
+  }
   Result<bool> finite() override {
     noted.push_back("finite");
     return noted.size() < broken_after;
