@@ -248,5 +248,20 @@ Result<std::vector<Plan>> plans_of(std::string_view operation, const PlanTarget&
   return plans;
 }
 
+Result<Plan> plan_of(std::string_view operation, const PlanTarget& target,
+                     const Convolution& convolution) {
+  Result<std::vector<Plan>> plans = plans_of(operation, target, convolution, 3);
+  VSA_TRY(plans.status());
+  if (plans->empty()) {
+    const Convolution& c = convolution;
+    return unsupported(fmt::format(
+        "[{}] cuDNN: expected an engine for {} frames of {}x{}, {} to {} channels, got none",
+        operation, c.frames, c.height, c.width, c.c_in, c.c_out));
+  }
+  const auto preferred = std::ranges::find_if(
+      *plans, [](const Plan& plan) { return plan.name.starts_with("engine 62,"); });
+  return std::move(preferred == plans->end() ? plans->front() : *preferred);
+}
+
 }  // namespace vsa::cuda
 #endif  // VSA_HAS_CUDNN

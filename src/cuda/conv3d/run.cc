@@ -20,17 +20,12 @@ struct PerDevice {
   std::vector<std::pair<Convolution, Plan>> plans;
 };
 
-Result<const Plan*> plan_of(const CallSite& at, PerDevice& device, const Convolution& c) {
+Result<const Plan*> known_plan(const CallSite& at, PerDevice& device, const Convolution& c) {
   const auto known = std::ranges::find(device.plans, c, &std::pair<Convolution, Plan>::first);
   if (known != device.plans.end()) return &known->second;
-  Result<std::vector<Plan>> plans = plans_of(at.operation, {.handle = device.handle}, c, 1);
-  VSA_TRY(plans.status());
-  if (plans->empty()) {
-    return unsupported(fmt::format(
-        "[{}] cuDNN: expected an engine for {} frames of {}x{}, {} to {} channels, got none",
-        at.operation, c.frames, c.height, c.width, c.c_in, c.c_out));
-  }
-  return &device.plans.emplace_back(c, std::move(plans->front())).second;
+  Result<Plan> plan = plan_of(at.operation, {.handle = device.handle}, c);
+  VSA_TRY(plan.status());
+  return &device.plans.emplace_back(c, std::move(*plan)).second;
 }
 
 }  // namespace
@@ -69,7 +64,7 @@ Status enqueue_convolution(const CallSite& at, const Convolution& convolution,
   if (device.handle == nullptr) {
     VSA_TRY(check_cudnn(at.operation, "cudnnCreate", cudnn()->cudnnCreate(&device.handle)));
   }
-  const Result<const Plan*> plan = plan_of(at, device, convolution);
+  const Result<const Plan*> plan = known_plan(at, device, convolution);
   VSA_TRY(plan.status());
   return enqueue_plan(at, device.handle, **plan, memory);
 }

@@ -118,9 +118,12 @@ TEST(Conv3dEngines, ThereIsOneForEveryConvolutionOfWanOnADescribedDevice) {
         EXPECT_LE(plan.workspace_bytes, kConvolutionWorkspaceBytes);
         EXPECT_TRUE(plan.name.starts_with("engine ")) << plan.name;
       }
-      const auto again = plans_of("test", {.properties = &*h200}, c, 1);
-      ASSERT_TRUE(again.ok());
-      EXPECT_EQ(again->front().name, plans->front().name);
+      const auto taken = plan_of("test", {.properties = &*h200}, c);
+      ASSERT_TRUE(taken.ok());
+      const bool first = taken->name == plans->front().name;
+      const bool passed_over = type == CUDNN_DATA_BFLOAT16 && c.c_in == 96 && c.c_out == 96;
+      EXPECT_EQ(first, !passed_over) << taken->name;
+      EXPECT_TRUE(first || taken->name.starts_with("engine 62,")) << taken->name;
     }
   }
 }
