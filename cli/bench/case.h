@@ -18,8 +18,8 @@ struct BenchCase {
   Tiling tiling;
   bool in_compact_order = false;  ///< tensors hold tile after tile, without padding
   int64_t num_heads = 1, num_kv_heads = 1, head_dim = 128;
-  KeepOptions keep;  ///< as the file says it
-  int64_t topk = 1;  ///< kv tiles that a query tile keeps
+  KeepOptions keep{};  ///< as the file says it
+  int64_t topk = 1;    ///< kv tiles that a query tile keeps
   DType dtype = DType::kF32;
 };
 
