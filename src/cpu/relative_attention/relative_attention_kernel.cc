@@ -21,7 +21,7 @@ namespace vsa::cpu::HWY_NAMESPACE {
 void RelativeAttentionRow(const RelativeKv& kv, const float* q, float scale, const float* bias,
                           float* scores, float* out) {
   const FloatTag d;
-  const int64_t cols = round_up_lanes(kv.num_keys);
+  const int64_t cols = RoundUpLanes(kv.num_keys);  // as pack_transposed rounds
   const int64_t out_cols = round_up_lanes(kv.head_dim);
   Gemm({.data = q, .row_stride = 0}, 1, {.data = kv.k_packed, .k = kv.head_dim, .cols = cols},
        scores, cols, Store::kOverwrite);
