@@ -1,17 +1,13 @@
-// SHA-256 of a file, by libavutil, which the video writers need anyway.
+// SHA-256 of a file, by libcrypto, which uses the processor's instructions for it.
 #include "runtime/io/sha256.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <openssl/evp.h>
 
 #include <array>
 #include <memory>
 #include <new>
-
-extern "C" {
-#include <libavutil/mem.h>
-#include <libavutil/sha.h>
-}
 
 #include "runtime/io/mmap.h"
 
@@ -20,24 +16,26 @@ namespace {
 
 class Sha256 {
  public:
-  Sha256() : state_(av_sha_alloc()) {
-    if (state_ == nullptr) throw std::bad_alloc();
-    av_sha_init(state_.get(), 256);
+  Sha256() : state_(EVP_MD_CTX_new()) {
+    // Only a lack of memory can fail: the algorithm is part of every libcrypto.
+    if (state_ == nullptr || EVP_DigestInit_ex(state_.get(), EVP_sha256(), nullptr) != 1) {
+      throw std::bad_alloc();
+    }
   }
   void update(std::span<const std::byte> bytes) {
-    av_sha_update(state_.get(), reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    if (EVP_DigestUpdate(state_.get(), bytes.data(), bytes.size()) != 1) throw std::bad_alloc();
   }
   std::string hex() {
-    std::array<uint8_t, 32> digest{};
-    av_sha_final(state_.get(), digest.data());
+    std::array<unsigned char, 32> digest{};
+    if (EVP_DigestFinal_ex(state_.get(), digest.data(), nullptr) != 1) throw std::bad_alloc();
     return fmt::format("{:02x}", fmt::join(digest, ""));
   }
 
  private:
   struct Free {
-    void operator()(AVSHA* state) const { av_free(state); }
+    void operator()(EVP_MD_CTX* state) const { EVP_MD_CTX_free(state); }
   };
-  std::unique_ptr<AVSHA, Free> state_;
+  std::unique_ptr<EVP_MD_CTX, Free> state_;
 };
 
 }  // namespace
