@@ -29,13 +29,16 @@ Result<double> device_ms(const Contestant& x, DeviceClock& clock) {
 
 }  // namespace
 
-double Measured::quantile(double share) const {
-  std::vector<double> sorted = ms;
-  std::ranges::sort(sorted);
-  const double at = share * static_cast<double>(sorted.size() - 1);
+double quantile(std::vector<double> samples, double share) {
+  std::ranges::sort(samples);
+  const double at = share * static_cast<double>(samples.size() - 1);
   const auto low = static_cast<size_t>(at);
-  const size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+  const size_t high = std::min(low + 1, samples.size() - 1);
+  return samples[low] + (at - static_cast<double>(low)) * (samples[high] - samples[low]);
+}
+
+double iqr(const std::vector<double>& samples) {
+  return quantile(samples, 0.75) - quantile(samples, 0.25);
 }
 
 void check_all(const BenchCase& c, std::vector<Measured>& all, ProgressBar& bar,

@@ -11,6 +11,11 @@
 
 namespace vsa::cli {
 
+/// Of samples in any order, interpolated; share 0.5 is the median.
+double quantile(std::vector<double> samples, double share);
+/// The distance of the quartiles.
+double iqr(const std::vector<double>& samples);
+
 /// The measurements of one contestant; none if it is refused.
 struct Measured {
   Contestant contestant;
@@ -21,11 +26,8 @@ struct Measured {
   int64_t inner = 1;  ///< calls that a sample is the mean of
   std::vector<double> ms;
 
-  /// Of the samples, interpolated.
-  double quantile(double share) const;
   bool ran() const { return contestant.refusal.empty(); }
-  double median() const { return quantile(0.5); }
-  double iqr() const { return quantile(0.75) - quantile(0.25); }
+  double median() const { return quantile(ms, 0.5); }
   double gflops() const { return contestant.flops / median() * 1e-6; }
   double gigabytes_per_second() const { return contestant.bytes / median() * 1e-6; }
 };

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "cli/bench/measure.h"
 #include "cli/common/build_info.h"
 #include "cli/common/failure.h"
 #include "cli/common/interrupt.h"
@@ -126,14 +127,6 @@ class Passes {
   std::vector<int64_t> topk_;
 };
 
-/// Of sorted numbers, interpolated.
-double quantile(const std::vector<double>& sorted, double share) {
-  const double at = share * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<size_t>(at);
-  const size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
-}
-
 }  // namespace
 
 void bench_model_pass(const ModelPassOptions& options) {
@@ -150,19 +143,14 @@ void bench_model_pass(const ModelPassOptions& options) {
     interrupt.check();
     ms.push_back(passes.run());
   }
-  std::ranges::sort(ms);
   const device::CallTimes kinds = passes.by_kind();
   bar.clear();
-  const double iqr = quantile(ms, 0.75) - quantile(ms, 0.25);
   if (options.json) {
-    nlohmann::ordered_json line = {{"model", options.run.model},
-                                   {"grid", {plan.grid.f, plan.grid.h, plan.grid.w}},
-                                   {"num_tiles", plan.num_tiles},
-                                   {"topk", plan.all_dense ? plan.num_tiles : plan.topk},
-                                   {"repeats", options.repeats},
-                                   {"median_ms", quantile(ms, 0.5)},
-                                   {"iqr_ms", iqr},
-                                   {"min_ms", ms.front()}};
+    nlohmann::ordered_json line = {
+        {"model", options.run.model},  {"grid", {plan.grid.f, plan.grid.h, plan.grid.w}},
+        {"num_tiles", plan.num_tiles}, {"topk", plan.all_dense ? plan.num_tiles : plan.topk},
+        {"repeats", options.repeats},  {"median_ms", quantile(ms, 0.5)},
+        {"iqr_ms", iqr(ms)},           {"min_ms", quantile(ms, 0.0)}};
     for (const auto& [kind, time] : kinds) {
       line["kinds"][kind] = {{"calls", time.calls}, {"ms", time.ms}};
       if (time.flops > 0.0) line["kinds"][kind]["flops"] = time.flops;
@@ -188,7 +176,7 @@ void bench_model_pass(const ModelPassOptions& options) {
       "a pass: median {:.2f} ms, IQR {:.2f} ms, {} passes\n{}",
       options.run.model, passes.config().num_layers, plan.grid.num_tokens(),
       plan.all_dense ? plan.num_tiles : plan.topk, plan.num_tiles, options.backend.backend,
-      plan.backend_detail, quantile(ms, 0.5), iqr, options.repeats, table.to_string()));
+      plan.backend_detail, quantile(ms, 0.5), iqr(ms), options.repeats, table.to_string()));
 }
 
 }  // namespace vsa::cli

@@ -37,8 +37,8 @@ void add_measurements(nlohmann::ordered_json& line, const std::vector<Measured>&
                       const Measured& x) {
   line["repeats"] = x.ms.size();
   line["median_ms"] = x.median();
-  line["iqr_ms"] = x.iqr();
-  line["min_ms"] = x.quantile(0.0);
+  line["iqr_ms"] = iqr(x.ms);
+  line["min_ms"] = quantile(x.ms, 0.0);
   if (x.contestant.flops > 0.0) line["tflops"] = x.gflops() * 1e-3;
   if (x.contestant.bytes > 0.0) {
     line["bytes"] = static_cast<int64_t>(x.contestant.bytes);
@@ -68,7 +68,7 @@ std::vector<std::string> cells_of(const std::vector<Measured>& all, const Measur
   const auto speedup = ratio(find(all, x.contestant.baseline), &x);
   return {x.contestant.stage,
           fmt::format("{:.3f}", x.median()),
-          fmt::format("{:.3f}", x.iqr()),
+          fmt::format("{:.3f}", iqr(x.ms)),
           flops ? fmt::format("{:.1f}", x.gflops()) : "",
           flops && gemm ? fmt::format("{:.2f}", x.gflops() / gemm->gflops()) : "",
           x.contestant.bytes > 0.0 ? fmt::format("{:.2f}", x.gigabytes_per_second()) : "",

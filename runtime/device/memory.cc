@@ -6,11 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
-#include <vector>
-
-#include "runtime/device/weight_bytes.h"
-#include "runtime/nn/convert.h"
-#include "vsa/half.h"
 
 namespace vsa::device {
 

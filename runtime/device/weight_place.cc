@@ -42,10 +42,10 @@ Status WeightPlace::copy_in_rounded(void* to, DType dtype, std::span<const float
   return copy_in(to, narrow.data(), bytes);
 }
 
-Result<Array> WeightPlace::f32(std::span<const float> values) {
-  Result<Array> to = array(std::ssize(values) * vsa::size_bytes(DType::kF32));
+Result<Array> WeightPlace::rounded(DType dtype, std::span<const float> values) {
+  Result<Array> to = array(std::ssize(values) * vsa::size_bytes(dtype));
   VSA_TRY(to.status());
-  VSA_TRY(copy_in(to->data(), values.data(), to->size_bytes()));
+  VSA_TRY(copy_in_rounded(to->data(), dtype, values));
   return to;
 }
 

@@ -46,8 +46,10 @@ class WeightPlace {
 
   /// The same of numbers, rounded to the nearest of `dtype` (f32 or bf16).
   Status copy_in_rounded(void* to, DType dtype, std::span<const float> values) const;
+  /// An array of them.
+  Result<Array> rounded(DType dtype, std::span<const float> values);
   /// An array of the numbers in f32.
-  Result<Array> f32(std::span<const float> values);
+  Result<Array> f32(std::span<const float> values) { return rounded(DType::kF32, values); }
   /// An array of all values of weights one behind the other, in `dtype`, with their changes made.
   /// Throws as nn::values.
   Result<Array> weights(DType dtype, std::span<const nn::Weight* const> parts);

@@ -7,23 +7,12 @@
 #include "runtime/text/cpu/umt5_steps.h"
 #include "runtime/text/device/umt5_layout.h"
 #include "runtime/text/device/umt5_steps.h"
+#include "tests/gpu_runtime/card.h"
 #include "tests/runtime_support/arrays.h"
 #include "tests/runtime_support/random_umt5.h"
-#include "vsa/vendor_library.h"
 
 namespace vsa::test {
 namespace {
-
-/// Why the tests cannot run here; empty if they can.
-std::string missing() {
-  const BackendInfo cuda = backends()[static_cast<size_t>(BackendId::kCuda)];
-  if (!cuda.available) return cuda.detail;
-  const auto libraries = vendor_libraries(BackendId::kCuda);
-  return libraries.front().available ? "" : libraries.front().detail;
-}
-
-#define VSA_NEEDS_CARD \
-  if (!missing().empty()) GTEST_SKIP() << missing()
 
 // bf16 rounds each activation to 2^-9 of its size, independently: six roundings on the way of a
 // layer's two branches, of which the residual takes in some, stay below this after a few layers.
@@ -43,7 +32,7 @@ std::vector<float> encode(text::Umt5Steps& steps, const text::Umt5Config& config
 
 /// d_kv of 32 as the shipped model's encoder has it, and prompts of several lengths.
 TEST(GpuText, EncodesWhatTheCpuEncodes) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS");
   constexpr text::Umt5Config kConfig{
       .vocab_size = 10, .d_model = 128, .d_kv = 32, .num_heads = 4, .d_ff = 256, .num_layers = 5};
   for (const DType stored : {DType::kBF16, DType::kF32}) {
@@ -65,7 +54,7 @@ TEST(GpuText, EncodesWhatTheCpuEncodes) {
 /// The widths of umT5-XXL with four of its layers, so that each of the two places for a layer is
 /// used again, and the longest prompt.
 TEST(GpuText, TheWidthsOfXxlInLessThanOneGibibyte) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS");
   constexpr text::Umt5Config kConfig{.vocab_size = 256384,
                                      .d_model = 4096,
                                      .d_kv = 64,

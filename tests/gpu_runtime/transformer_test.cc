@@ -14,8 +14,8 @@
 #include "runtime/model_folder.h"
 #include "runtime/pipeline.h"
 #include "runtime/video/quality.h"
+#include "tests/gpu_runtime/card.h"
 #include "tests/runtime_support/arrays.h"
-#include "vsa/vendor_library.h"
 
 namespace vsa::test {
 namespace {
@@ -26,17 +26,6 @@ std::filesystem::path model_folder() {
   if (named != nullptr) return named;
   return std::filesystem::path(VSA_SOURCE_DIR) / "models/wan-toy";
 }
-
-/// Why the tests cannot run here; empty if they can.
-std::string missing() {
-  const BackendInfo cuda = backends()[static_cast<size_t>(BackendId::kCuda)];
-  if (!cuda.available) return cuda.detail;
-  const auto libraries = vendor_libraries(BackendId::kCuda);
-  return libraries.front().available ? "" : libraries.front().detail;
-}
-
-#define VSA_NEEDS_CARD \
-  if (!missing().empty()) GTEST_SKIP() << missing()
 
 constexpr int64_t kValidRows = 9;
 constexpr Grid kGrid{8, 16, 16};  // 16 frames of 64x64: 32 tiles of 4x4x4
@@ -92,7 +81,7 @@ class GpuTransformer : public testing::Test {
 };
 
 TEST_F(GpuTransformer, PredictsWhatTheCpuPredicts) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS");
   load();
   const auto here = dit::cpu::make_model(weights_, Context{}).value();
   // Of all tiles: a selection of a few may differ where two scores are nearly equal.
@@ -104,13 +93,13 @@ TEST_F(GpuTransformer, PredictsWhatTheCpuPredicts) {
 }
 
 TEST_F(GpuTransformer, GivesTheSameBitsTwice) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS");
   load();
   EXPECT_EQ(predict(*there_, 4), predict(*there_, 4));
 }
 
 TEST_F(GpuTransformer, OffloadedGivesTheSameBits) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS");
   load();
   const auto offloaded = dit::device::DeviceModel::load(weights_, memory_, true).value();
   const auto want = predict(*there_, 4);
@@ -119,7 +108,7 @@ TEST_F(GpuTransformer, OffloadedGivesTheSameBits) {
 }
 
 TEST_F(GpuTransformer, ReplayedGivesTheSameBits) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS");
   load();
   for (const int64_t topk : {4, 32}) {
     EXPECT_EQ(predict(*there_, topk, 700.0F, 3), predict(*there_, topk));
@@ -127,7 +116,7 @@ TEST_F(GpuTransformer, ReplayedGivesTheSameBits) {
 }
 
 TEST_F(GpuTransformer, TakesTheMemoryThatWasPredicted) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS");
   load();
   static_cast<void>(predict(*there_, 4));
   const int64_t needed = dit::device::memory_needed_bytes(weights_, {.token_dtype = DType::kBF16,
@@ -140,7 +129,7 @@ TEST_F(GpuTransformer, TakesTheMemoryThatWasPredicted) {
 }
 
 TEST(GpuRuntime, GeneratesTheVideoOfTheCpu) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS");
   runtime::GenerateOptions options;
   options.model = model_folder();
   options.prompt = "a red circle moving right";

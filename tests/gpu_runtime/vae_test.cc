@@ -11,28 +11,15 @@
 #include "runtime/vae/decoder.h"
 #include "runtime/vae/device/memory_needed.h"
 #include "runtime/vae/device/model.h"
+#include "tests/gpu_runtime/card.h"
 #include "tests/runtime_support/arrays.h"
 #include "tests/runtime_support/random_vae.h"
-#include "vsa/vendor_library.h"
 
 namespace vsa::test {
 namespace {
 
 using vae::Order;
 using vae::Split;
-
-/// Why the tests cannot run here; empty if they can.
-std::string missing() {
-  const BackendInfo cuda = backends()[static_cast<size_t>(BackendId::kCuda)];
-  if (!cuda.available) return cuda.detail;
-  for (const VendorLibraryInfo& library : vendor_libraries(BackendId::kCuda)) {
-    if (library.name != "NCCL" && !library.available) return library.detail;
-  }
-  return "";
-}
-
-#define VSA_NEEDS_CARD \
-  if (!missing().empty()) GTEST_SKIP() << missing()
 
 /// 10 log10(peak^2 / mean squared error); the values are in [-1, 1], so the peak is 2.
 double psnr_db(const std::vector<float>& got, const std::vector<float>& want) {
@@ -91,7 +78,7 @@ vae::VaeConfig small() {
 }
 
 TEST_F(GpuVae, FramesAreThoseOfTheCpu) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS", "cuDNN");
   load(small());
   const Video video{4, 10, 14};
   const std::vector<float> want = video.decoded(*here());
@@ -104,7 +91,7 @@ TEST_F(GpuVae, FramesAreThoseOfTheCpu) {
 }
 
 TEST_F(GpuVae, ChunksAndStripesGiveTheWholesFrames) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS", "cuDNN");
   load(small());
   const Video video{4, 10, 14};
   const std::vector<float> whole = video.decoded(*there_);
@@ -119,7 +106,7 @@ TEST_F(GpuVae, ChunksAndStripesGiveTheWholesFrames) {
 
 /// The published model's channels, on small frames.
 TEST_F(GpuVae, WithTheChannelsOfWan) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS", "cuDNN");
   load({});
   const Video video{2, 6, 10};
   const std::vector<float> want = video.decoded(*here());
@@ -131,7 +118,7 @@ TEST_F(GpuVae, WithTheChannelsOfWan) {
 
 /// 81 frames of 480x832 with random weights: memory is what was counted. The time is printed.
 TEST_F(GpuVae, TheSizeOfWanTakesTheMemoryThatWasCounted) {
-  VSA_NEEDS_CARD;
+  VSA_NEEDS_CARD("cuBLAS", "cuDNN");
   const vae::VaeConfig wan;
   load(wan);
   const Video video{21, 60, 104};

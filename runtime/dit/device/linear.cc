@@ -42,10 +42,8 @@ Result<Linear> Linear::load(WeightPlace& place, LinearTypes types,
   Result<Array> weight = place.weights(types.in, weights);
   VSA_TRY(weight.status());
   linear.weight_ = std::move(*weight);
-  const std::vector<float> bias = biases(present);
-  Result<Array> placed = place.array(std::ssize(bias) * size_bytes(types.out));
+  Result<Array> placed = place.rounded(types.out, biases(present));
   VSA_TRY(placed.status());
-  VSA_TRY(place.copy_in_rounded(placed->data(), types.out, bias));
   linear.bias_ = std::move(*placed);
   return linear;
 }

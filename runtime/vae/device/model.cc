@@ -17,13 +17,6 @@ Result<Array> f32(Memory& memory, const nn::Weight& weight) {
   return memory.weights(DType::kF32, {&one, 1});
 }
 
-Result<Array> rounded(Memory& memory, std::span<const float> values) {
-  Result<Array> to = memory.array(std::ssize(values) * size_bytes(memory.token_dtype()));
-  VSA_TRY(to.status());
-  VSA_TRY(memory.copy_in_rounded(to->data(), memory.token_dtype(), values));
-  return to;
-}
-
 /// [out, in, taps] becomes [shape.out, taps, in], with zeros for the channels that there are not.
 std::vector<float> channels_last(const std::vector<float>& weight, const ConvShape& shape) {
   const int64_t taps = shape.frames * shape.edge * shape.edge;
@@ -43,7 +36,8 @@ std::vector<float> channels_last(const std::vector<float>& weight, const ConvSha
 
 Status load_conv(Memory& memory, const ConvWeights& from, const ConvShape& shape, DeviceConv& to) {
   if (from.empty()) return {};
-  Result<Array> weight = rounded(memory, channels_last(nn::values(from.weight), shape));
+  Result<Array> weight =
+      memory.rounded(memory.token_dtype(), channels_last(nn::values(from.weight), shape));
   VSA_TRY(weight.status());
   to.weight = std::move(*weight);
   std::vector<float> bias = nn::values(from.bias);
@@ -62,7 +56,7 @@ Status load_linear(Memory& memory, const nn::LinearWeights& from, DeviceLinear& 
   to.weight = std::move(*weight);
   std::vector<float> bias = nn::values(from.bias);
   bias.resize(static_cast<size_t>(from.dims.out));  // zeros without one
-  Result<Array> placed = rounded(memory, bias);
+  Result<Array> placed = memory.rounded(memory.token_dtype(), bias);
   VSA_TRY(placed.status());
   to.bias = std::move(*placed);
   return {};
